@@ -1,0 +1,13 @@
+//! The atomics of one consumer, and of one pool. They know no consumers and no pool.
+
+mod block;
+mod clock;
+mod latency;
+mod level;
+mod sizes;
+
+pub(crate) use block::{Acquire, Block};
+pub use clock::Clock;
+pub(crate) use clock::Timer;
+pub(crate) use latency::Latency;
+pub(crate) use level::Level;
