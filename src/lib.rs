@@ -7,6 +7,8 @@ mod exhausted;
 mod figures;
 mod operator_name;
 mod snapshot;
+#[cfg(feature = "spark")]
+pub mod spark;
 mod sync;
 
 pub use counters::Clock;
