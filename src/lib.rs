@@ -6,9 +6,11 @@ mod counting_pool;
 mod exhausted;
 mod figures;
 mod operator_name;
+mod repartition;
 mod snapshot;
 #[cfg(feature = "spark")]
 pub mod spark;
+mod stepped_reservation;
 mod sync;
 
 pub use counters::Clock;
@@ -18,4 +20,9 @@ pub use figures::{
     Acquires, CallTime, Calls, Figures, Histogram, RequestSize, RequestSizes, Requests,
 };
 pub use operator_name::operator_name;
+pub use repartition::{
+    PartitionBy, PartitionKey, PartitionReader, RepartitionMetrics, Repartitioner,
+    RepartitionerBuilder, Shuffle,
+};
 pub use snapshot::{ConsumerFigures, Denial, Holder, Intervals, NamedFigures, Snapshot};
+pub use stepped_reservation::{DEFAULT_STEP, SteppedReservation};
