@@ -6,9 +6,11 @@ mod limits;
 mod model;
 mod overcommit;
 mod properties;
+mod rules;
 mod scripted;
 mod storm;
 mod stress;
+mod subject;
 mod watchdog;
 
 use std::sync::Arc;
@@ -44,4 +46,23 @@ fn refusal(answer: Result<(), DataFusionError>) -> String {
         Err(DataFusionError::ResourcesExhausted(message)) => message,
         other => panic!("expected ResourcesExhausted, not {other:?}"),
     }
+}
+
+macro_rules! tests_over_the_model {
+    ($module:ident: $($case:ident)*) => {
+        mod $module {
+            $(
+                #[test]
+                fn $case() {
+                    crate::subject::Stage::run(crate::$module::model, crate::$module::$case);
+                }
+            )*
+        }
+    };
+}
+
+mod over_the_model {
+    crate::cases::for_each_case!(tests_over_the_model);
+    crate::rules::for_each_rule!(tests_over_the_model);
+    crate::storm::for_each_storm!(tests_over_the_model);
 }

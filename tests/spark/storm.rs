@@ -1,12 +1,18 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool};
 
-pub(crate) const THREADS: u64 = 8;
-pub(crate) const OPERATIONS: u64 = 10_000;
+use crate::subject::{Executor, Stage};
+
+const THREADS: u64 = 8;
+const OPERATIONS: u64 = 10_000;
 /// Of one operation, in bytes.
-pub(crate) const LARGEST: usize = 1000;
+const LARGEST: usize = 1000;
+
+/// About what the eight hold at their worst, so that a limit below is in the way of some.
+pub(crate) const ENOUGH: usize = 8 * LARGEST * 64;
 
 /// Eight threads that each grow, try to grow and shrink ten thousand times at random, each with
 /// a reservation of its own, and release what is left at the end.
@@ -30,3 +36,52 @@ pub(crate) fn storm(pool: &Arc<dyn MemoryPool>) {
         }
     });
 }
+
+/// The storm, while another task takes and gives back up to half of the pool.
+fn storm_beside_another_task(executor: &dyn Executor, pool: &Arc<dyn MemoryPool>) {
+    let other = executor.task(2);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = fastrand::Rng::with_seed(THREADS);
+            while !over.load(Ordering::Relaxed) {
+                let granted = other.acquire(random.usize(1..=ENOUGH / 2)).unwrap();
+                thread::yield_now();
+                if granted > 0 {
+                    other.release(granted).unwrap();
+                }
+            }
+        });
+        storm(pool);
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!((pool.reserved(), executor.active_tasks()), (0, vec![]));
+}
+
+pub(crate) fn a_fair_pool_stays_in_step_with_spark_under_stress(stage: &Stage) {
+    let executor = stage.executor(ENOUGH as i64);
+    let pool = stage.fair(executor.task(1), ENOUGH);
+    storm_beside_another_task(&*executor, &(Arc::clone(&pool) as _));
+    assert_eq!(pool.overcommitted(), 0);
+}
+
+pub(crate) fn a_greedy_pool_stays_in_step_with_spark_under_stress(stage: &Stage) {
+    let executor = stage.executor(ENOUGH as i64);
+    let pool = stage.greedy(executor.task(1));
+    storm_beside_another_task(&*executor, &(Arc::clone(&pool) as _));
+    assert_eq!(pool.overcommitted(), 0);
+}
+
+pub(crate) use crate::subject::strict_model as model;
+
+/// Hands the names of all storms to a macro that makes tests of them.
+macro_rules! for_each_storm {
+    ($tests:ident) => {
+        $tests! {
+            storm:
+            a_fair_pool_stays_in_step_with_spark_under_stress
+            a_greedy_pool_stays_in_step_with_spark_under_stress
+        }
+    };
+}
+pub(crate) use for_each_storm;

@@ -7,21 +7,18 @@ use std::thread;
 use datafusion_counting_pool::spark::ExecutionMemoryModel;
 use datafusion_execution::memory_pool::MemoryPool;
 
-use crate::storm::{LARGEST, OPERATIONS, THREADS, storm};
+use crate::storm::{ENOUGH, storm};
 use crate::watchdog::watched;
 use crate::{fair, greedy};
-
-/// About what the eight hold at their worst, so that the limit is in the way of some.
-const ENOUGH: i64 = (THREADS as i64) * (LARGEST as i64) * 64;
 
 /// Runs the storm over a pool that panics where it is given back more than it granted.
 fn storm_with_a_moving_limit(spark: &ExecutionMemoryModel, pool: &Arc<dyn MemoryPool>) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut random = fastrand::Rng::with_seed(THREADS * OPERATIONS);
+            let mut random = fastrand::Rng::with_seed(ENOUGH as u64);
             while !over.load(Ordering::Relaxed) {
-                spark.set_pool_bytes(random.i64(0..=ENOUGH));
+                spark.set_pool_bytes(random.i64(0..=ENOUGH as i64));
                 thread::yield_now();
             }
         });
@@ -33,8 +30,8 @@ fn storm_with_a_moving_limit(spark: &ExecutionMemoryModel, pool: &Arc<dyn Memory
 
 #[test]
 fn fair_pool_under_stress() {
-    let spark = ExecutionMemoryModel::strict(ENOUGH);
-    let pool = fair(&Arc::new(spark.task(1)), ENOUGH as usize);
+    let spark = ExecutionMemoryModel::strict(ENOUGH as i64);
+    let pool = fair(&Arc::new(spark.task(1)), ENOUGH);
     let state = (spark.clone(), Arc::clone(&pool));
     watched(
         move || format!("{state:?}"),
@@ -47,7 +44,7 @@ fn fair_pool_under_stress() {
 
 #[test]
 fn greedy_pool_under_stress() {
-    let spark = ExecutionMemoryModel::strict(ENOUGH);
+    let spark = ExecutionMemoryModel::strict(ENOUGH as i64);
     let pool = greedy(&Arc::new(spark.task(1)));
     let state = (spark.clone(), Arc::clone(&pool));
     watched(
