@@ -11,3 +11,4 @@ pub use clock::Clock;
 pub(crate) use clock::Timer;
 pub(crate) use latency::Latency;
 pub(crate) use level::Level;
+pub(crate) use sizes::SizeCounts;
