@@ -1,7 +1,8 @@
 //! The models; each panics where one of its assertions can fail.
 
 use crate::consumers::{Consumers, Reading, Table};
-use crate::counters::{Acquire, Block, Level, SizeCounts};
+use crate::counters::sizes::SizeCounts;
+use crate::counters::{Acquire, Block, Level};
 use crate::figures::Figures;
 use crate::sync::{AtomicU64, Mutex, Ordering::Relaxed};
 use loom::thread;
