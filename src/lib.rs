@@ -65,3 +65,7 @@ pub use repartition::{
 };
 pub use snapshot::{ConsumerFigures, Denial, Holder, Intervals, NamedFigures, Snapshot};
 pub use stepped_reservation::{DEFAULT_STEP, SteppedReservation};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
