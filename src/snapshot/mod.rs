@@ -9,6 +9,7 @@ pub use difference::Intervals;
 use crate::consumers::Reading;
 use crate::figures::{Figures, Histogram};
 use crate::operator_name::operator_name;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -233,6 +234,14 @@ impl Snapshot {
             .map(|row| (operator_name(&row.name), &row.figures));
         let overflow = self.overflow.iter().map(|row| (&*row.name, &row.figures));
         added_up(live.chain(gone).chain(overflow))
+    }
+
+    /// All that a person can be shown: rows by name and, where there is none, by operator.
+    fn busiest_first(&self) -> Vec<NamedFigures> {
+        let mut rows = self.by_name();
+        rows.extend(self.overflow.iter().cloned());
+        rows.sort_by_key(|row| Reverse(row.figures.acquires.calls));
+        rows
     }
 
     /// The figures of an operator (see [`operator_name`]): of all its consumers, those that have
