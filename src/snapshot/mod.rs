@@ -7,6 +7,7 @@ mod display;
 pub use difference::Intervals;
 
 use crate::consumers::Reading;
+use crate::counters::LevelReading;
 use crate::figures::{Figures, Histogram};
 use crate::operator_name::operator_name;
 use std::cmp::Reverse;
@@ -109,8 +110,7 @@ pub struct Holder {
 pub(crate) struct PoolReading {
     pub(crate) pool: Arc<str>,
     pub(crate) elapsed: Duration,
-    pub(crate) reserved_bytes: u64,
-    pub(crate) peak_bytes: u64,
+    pub(crate) level: LevelReading,
     pub(crate) acquire_buckets: Vec<u64>,
     pub(crate) release_buckets: Vec<u64>,
     pub(crate) denials: Vec<Denial>,
@@ -187,8 +187,8 @@ impl Snapshot {
         for row in finished.iter().chain(&overflow) {
             total.add(&row.figures);
         }
-        total.reserved_bytes = pool.reserved_bytes;
-        total.peak_bytes = pool.peak_bytes;
+        total.reserved_bytes = pool.level.reserved;
+        total.peak_bytes = pool.level.peak;
         let (acquire_time, release_time) = (total.acquire_time, total.release_time);
         Self {
             pool: pool.pool,
