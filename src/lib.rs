@@ -6,7 +6,7 @@ mod stepped_reservation;
 
 pub use exhausted::is_resources_exhausted;
 pub use repartition::{
-    PartitionBy, PartitionKey, PartitionReader, RepartitionMetrics, Repartitioner,
+    Layout, PartitionBy, PartitionKey, PartitionReader, RepartitionMetrics, Repartitioner,
     RepartitionerBuilder, Shuffle,
 };
 pub use stepped_reservation::{DEFAULT_STEP, SteppedReservation};
