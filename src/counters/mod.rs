@@ -4,10 +4,10 @@ mod block;
 mod clock;
 mod latency;
 mod level;
-mod sizes;
+pub(crate) mod sizes;
 
 pub(crate) use block::{Acquire, Block};
 pub use clock::Clock;
 pub(crate) use clock::Timer;
 pub(crate) use latency::Latency;
-pub(crate) use level::Level;
+pub(crate) use level::{Level, LevelReading};

@@ -20,9 +20,8 @@ pub(crate) fn json(rows: &[Row], parked: &Parked) -> Value {
             })
         })
         .collect();
-    let waits = |waits: Waits| {
-        json!({ "release_us": waits.release, "reserved_us": waits.reserved })
-    };
+    let waits =
+        |waits: Waits| json!({ "release_us": waits.release, "reserved_us": waits.reserved });
     json!({
         "rows": rows,
         "parked": { "base": waits(parked.base), "head": waits(parked.head) },
@@ -107,7 +106,15 @@ fn cells(latency: Latency) -> String {
         us if us < 100.0 => format!("{us:>7.1}"),
         us => format!("{us:>7.0}"),
     };
-    [latency.mean, latency.p50, latency.p99, latency.p999, latency.max].map(cell).concat()
+    [
+        latency.mean,
+        latency.p50,
+        latency.p99,
+        latency.p999,
+        latency.max,
+    ]
+    .map(cell)
+    .concat()
 }
 
 /// What should not be there.
