@@ -4,6 +4,8 @@ mod consumers;
 mod counters;
 mod counting_pool;
 mod exhausted;
+#[cfg(feature = "testing")]
+mod fault_pool;
 mod figures;
 mod operator_name;
 mod snapshot;
@@ -12,6 +14,8 @@ mod sync;
 pub use counters::Clock;
 pub use counting_pool::{CountingPool, LeakCheck, NotReleased};
 pub use exhausted::is_resources_exhausted;
+#[cfg(feature = "testing")]
+pub use fault_pool::{Fault, FaultPool, Parked, PoolCall, PoolMethod};
 pub use figures::{
     Acquires, CallTime, Calls, Figures, Histogram, RequestSize, RequestSizes, Requests,
 };
