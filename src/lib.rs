@@ -1,4 +1,45 @@
-//! Who asks an Apache DataFusion `MemoryPool` for memory, how often, for what sizes and at what cost.
+//! DataFusion operators ask a [`MemoryPool`] for memory. In some engines each request is dear,
+//! and nobody can see who asks, how often, for what sizes and at what cost. This crate makes
+//! that visible, and ships the cure.
+//!
+//! - [`CountingPool`] wraps any pool and counts, for each consumer: requests, bytes, denials,
+//!   releases, and the time inside the calls. Read it as a [`Snapshot`].
+//! - [`SteppedReservation`] lets an operator grow its memory in steps, so that it asks less often.
+//! - [`Repartitioner`] is a shuffle writer that does so: 13 requests a task instead of 256.
+//!
+//! # In a unit test
+//!
+//! ```
+//! # use datafusion_common::Result;
+//! use datafusion_counting_pool::CountingPool;
+//! use datafusion_execution::memory_pool::{GreedyMemoryPool, MemoryConsumer};
+//! use datafusion_execution::runtime_env::RuntimeEnvBuilder;
+//! use std::sync::Arc;
+//!
+//! # fn run_my_operator(runtime: &datafusion_execution::runtime_env::RuntimeEnv) -> Result<()> {
+//! #     let memory = MemoryConsumer::new("MyExec[0]").register(&runtime.memory_pool);
+//! #     (0..3).try_for_each(|_| memory.try_grow(1000))
+//! # }
+//! # fn main() -> Result<()> {
+//! let pool = Arc::new(CountingPool::new(Arc::new(GreedyMemoryPool::new(64 << 20))));
+//! let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool.clone()).build_arc()?;
+//! run_my_operator(&runtime)?;
+//!
+//! let counts = pool.snapshot();
+//! assert_eq!(counts.operator("MyExec").acquires.calls, 3);
+//! counts.assert_nothing_denied();
+//! counts.assert_everything_released();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! - `serde`: [`Snapshot`] and what it holds implement `serde::Serialize`.
+//!
+//! [`MemoryPool`]: datafusion_execution::memory_pool::MemoryPool
 
 mod consumers;
 mod counters;
@@ -8,7 +49,9 @@ mod exhausted;
 mod fault_pool;
 mod figures;
 mod operator_name;
+mod repartition;
 mod snapshot;
+mod stepped_reservation;
 mod sync;
 
 pub use counters::Clock;
@@ -20,4 +63,13 @@ pub use figures::{
     Acquires, CallTime, Calls, Figures, Histogram, RequestSize, RequestSizes, Requests,
 };
 pub use operator_name::operator_name;
+pub use repartition::{
+    PartitionBy, PartitionKey, PartitionReader, RepartitionMetrics, Repartitioner,
+    RepartitionerBuilder, Shuffle,
+};
 pub use snapshot::{ConsumerFigures, Denial, Holder, Intervals, NamedFigures, Snapshot};
+pub use stepped_reservation::{DEFAULT_STEP, SteppedReservation};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,13 +4,13 @@ mod folded;
 mod table;
 
 pub(crate) use folded::Folded;
+pub(crate) use table::Table;
 
 use crate::counters::Block;
 use crate::figures::Figures;
 use crate::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use table::Table;
 
 /// Consumers that a pool holds without growing its table.
 const FIRST_LENGTH: usize = 64;
@@ -62,15 +62,19 @@ pub(crate) struct Reading {
 
 impl Default for Consumers {
     fn default() -> Self {
-        Self {
-            blocks: Table::new(FIRST_LENGTH),
-            strangers: Block::default(),
-            registry: Mutex::default(),
-        }
+        Self::with_first_length(FIRST_LENGTH)
     }
 }
 
 impl Consumers {
+    pub(crate) fn with_first_length(length: usize) -> Self {
+        Self {
+            blocks: Table::new(length),
+            strangers: Block::default(),
+            registry: Mutex::default(),
+        }
+    }
+
     pub(crate) fn register(&self, id: usize, name: &str, can_spill: bool) {
         let mut registry = self.registry.lock();
         let live = registry.live.entry(id).or_insert_with(|| {

@@ -4,7 +4,7 @@ mod block;
 mod clock;
 mod latency;
 mod level;
-mod sizes;
+pub(crate) mod sizes;
 
 pub(crate) use block::{Acquire, Block};
 pub use clock::Clock;

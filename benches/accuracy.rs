@@ -1,0 +1,194 @@
+//! Whether the time that is reported is the time inside the wrapped pool, and nothing else.
+//!
+//! The wrapped pool spins for a number of clock ticks and notes, call by call, how long it really
+//! took, with a clock of its own. What `CountingPool` reports is compared with that, from 1
+//! microsecond to 100 milliseconds, alone and beside threads that keep every core busy; and the
+//! quantiles of its histogram with those of the noted times.
+//!
+//! `cargo bench --bench accuracy` prints the table.
+
+use comfy_table::{CellAlignment, Table, presets};
+use datafusion_common::Result;
+use datafusion_counting_pool::{CountingPool, Snapshot};
+use datafusion_execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
+use std::fmt::{self, Display, Formatter};
+use std::hint::spin_loop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// For each: so many calls that the row takes about a second at the most.
+const SPINS: [(Duration, u32); 6] = [
+    (Duration::from_micros(1), 20_000),
+    (Duration::from_micros(10), 20_000),
+    (Duration::from_micros(100), 5_000),
+    (Duration::from_millis(1), 500),
+    (Duration::from_millis(10), 50),
+    (Duration::from_millis(100), 10),
+];
+const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+
+fn main() {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header([
+        "spin",
+        "beside",
+        "calls",
+        "mean deviation",
+        "allowed",
+        "calls outside",
+        "worst quantile",
+    ]);
+    for busy in [0, available_cores()] {
+        let _load = Load::new(busy);
+        for (spin, calls) in SPINS {
+            table.add_row(row(spin, calls, busy));
+        }
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    println!("{table}");
+    println!("\nA deviation is the reported time less the time that the pool noted itself.");
+    println!("Allowed are 2 % or 20 ns, whichever is more; quantiles may be 10 % off.");
+}
+
+fn row(spin: Duration, calls: u32, busy: usize) -> [String; 7] {
+    let spinning = Arc::new(SpinningPool::new(spin));
+    let pool = Arc::new(CountingPool::new(Arc::clone(&spinning) as _));
+    let reservation = MemoryConsumer::new("spin").register(&(Arc::clone(&pool) as _));
+
+    let allowed = (spin.as_nanos() as f64 * 0.02).max(20.0);
+    let (mut outside, mut sum, mut before) = (0, 0.0, 0);
+    let mut noted = Vec::new();
+    for _ in 0..calls {
+        reservation.grow(1);
+        let reported = pool.snapshot().total.acquire_time.total.as_nanos() as u64;
+        noted.push(spinning.noted.load(Relaxed));
+        let deviation = (reported - before) as f64 - noted[noted.len() - 1] as f64;
+        sum += deviation;
+        outside += u32::from(deviation.abs() > allowed);
+        before = reported;
+    }
+    [
+        format!("{spin:?}"),
+        if busy == 0 {
+            "nothing".into()
+        } else {
+            format!("{busy} busy threads")
+        },
+        calls.to_string(),
+        format!("{:+.1} ns", sum / f64::from(calls)),
+        format!("{allowed} ns"),
+        format!("{:.2} %", 100.0 * f64::from(outside) / f64::from(calls)),
+        format!("{:.1} %", 100.0 * worst_quantile(noted, &pool.snapshot())),
+    ]
+}
+
+/// The largest relative deviation of the histogram's quantiles from those of the noted times.
+fn worst_quantile(mut noted: Vec<u64>, snapshot: &Snapshot) -> f64 {
+    noted.sort_unstable();
+    QUANTILES
+        .into_iter()
+        .map(|q| {
+            let rank = (q * noted.len() as f64).ceil() as usize;
+            let noted = noted[rank.max(1) - 1] as f64;
+            let reported = snapshot
+                .acquire_latency
+                .quantile(q)
+                .expect("there were calls");
+            (reported.as_nanos() as f64 / noted - 1.0).abs()
+        })
+        .fold(0.0, f64::max)
+}
+
+/// Spins in each `grow`, and notes for how many nanoseconds.
+#[derive(Debug)]
+struct SpinningPool {
+    clock: quanta::Clock,
+    nanos: u64,
+    /// How long the last call took.
+    noted: AtomicU64,
+    reserved: AtomicU64,
+}
+
+impl SpinningPool {
+    fn new(spin: Duration) -> Self {
+        Self {
+            clock: quanta::Clock::new(),
+            nanos: spin.as_nanos() as u64,
+            noted: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
+        }
+    }
+}
+
+impl MemoryPool for SpinningPool {
+    fn name(&self) -> &str {
+        "spinning"
+    }
+
+    fn grow(&self, _: &MemoryReservation, additional: usize) {
+        self.reserved.fetch_add(additional as u64, Relaxed);
+        let start = self.clock.raw();
+        let mut took = 0;
+        while took < self.nanos {
+            spin_loop();
+            took = self.clock.delta_as_nanos(start, self.clock.raw());
+        }
+        self.noted.store(took, Relaxed);
+    }
+
+    fn shrink(&self, _: &MemoryReservation, shrink: usize) {
+        self.reserved.fetch_sub(shrink as u64, Relaxed);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        self.grow(reservation, additional);
+        Ok(())
+    }
+
+    fn reserved(&self) -> usize {
+        self.reserved.load(Relaxed) as usize
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        MemoryLimit::Infinite
+    }
+}
+
+impl Display for SpinningPool {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("spinning")
+    }
+}
+
+/// Threads that keep cores busy until it is dropped.
+struct Load(Arc<AtomicBool>);
+
+impl Load {
+    fn new(threads: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        for _ in 0..threads {
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || {
+                while !stop.load(Relaxed) {
+                    spin_loop();
+                }
+            });
+        }
+        Self(stop)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+fn available_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

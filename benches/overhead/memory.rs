@@ -1,0 +1,26 @@
+//! How many bytes a live consumer takes.
+
+use datafusion_counting_pool::CountingPool;
+use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, UnboundedMemoryPool};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use std::alloc::System;
+use std::sync::Arc;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const CONSUMERS: usize = 10_000;
+
+/// What the pool itself allocates when consumers register, their names included.
+pub(crate) fn bytes_per_consumer() -> f64 {
+    let pool = CountingPool::new(Arc::new(UnboundedMemoryPool::default()));
+    let consumers: Vec<_> = (0..CONSUMERS)
+        .map(|partition| MemoryConsumer::new(format!("GroupedHashAggregateStream[{partition}]")))
+        .collect();
+    let region = Region::new(ALLOCATOR);
+    for consumer in &consumers {
+        pool.register(consumer);
+    }
+    let change = region.change();
+    (change.bytes_allocated - change.bytes_deallocated) as f64 / CONSUMERS as f64
+}

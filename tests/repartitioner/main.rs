@@ -1,0 +1,9 @@
+//! The shuffle writer and its reader.
+
+#[path = "../support/recording_pool.rs"]
+mod recording_pool;
+
+mod figures;
+mod files;
+mod limits;
+mod support;
