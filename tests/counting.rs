@@ -11,8 +11,8 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use support::{
-    Asked, Counted, ForgivingPool, RecordingPool, caught, counted, counting, quietly, raw,
-    register, register_spillable, shared, total,
+    Asked, CallLog, Counted, ForgivingPool, caught, counted, counting, quietly, raw, register,
+    register_spillable, shared, total,
 };
 
 /// Free and grow again, as a sort once did for every batch, against one resize.
@@ -317,9 +317,9 @@ fn siblings_belong_to_one_consumer() {
 
 #[test]
 fn zero_byte_calls_reach_the_pool_and_are_counted_apart() {
-    let recording = RecordingPool::default();
-    let calls = recording.calls();
-    let (counting, pool) = counting(recording);
+    let log = CallLog::default();
+    let calls = log.calls();
+    let (counting, pool) = counting(log);
     let a = register(&pool, "a");
     a.grow(0);
     a.try_grow(0).unwrap();
@@ -346,9 +346,9 @@ fn zero_byte_calls_reach_the_pool_and_are_counted_apart() {
 
 #[test]
 fn what_never_reaches_a_pool_is_not_counted() {
-    let recording = RecordingPool::default();
-    let calls = recording.calls();
-    let (counting, pool) = counting(recording);
+    let log = CallLog::default();
+    let calls = log.calls();
+    let (counting, pool) = counting(log);
     let mut a = register(&pool, "a");
     a.free();
     let b = a.new_empty();

@@ -8,7 +8,7 @@ use datafusion_execution::memory_pool::{MemoryPool, MemoryReservation, Unbounded
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use support::{Event, RecordingPool, caught, register};
+use support::{CallLog, Event, caught, register};
 
 fn faulty(wrap: impl FnOnce(FaultPool) -> FaultPool) -> (Arc<FaultPool>, Arc<dyn MemoryPool>) {
     let inner = Arc::new(UnboundedMemoryPool::default());
@@ -90,9 +90,9 @@ fn acquires_are_numbered_together_and_releases_apart() {
 
 #[test]
 fn calls_of_zero_bytes_have_no_number_and_never_go_wrong() {
-    let recording = RecordingPool::default();
-    let calls = recording.calls();
-    let faulty = Arc::new(FaultPool::new(Arc::new(recording)).with_fault(|_| Some(Fault::Panic)));
+    let log = CallLog::default();
+    let calls = log.calls();
+    let faulty = Arc::new(FaultPool::new(Arc::new(log)).with_fault(|_| Some(Fault::Panic)));
     let pool: Arc<dyn MemoryPool> = faulty.clone();
     let a = register(&pool, "a");
     a.grow(0);

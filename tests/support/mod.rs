@@ -3,11 +3,13 @@
 
 mod caught;
 mod counted;
+mod ops;
 mod pools;
 
 pub(crate) use caught::{Caught, caught, quietly};
 pub(crate) use counted::{Asked, Counted, counted};
-pub(crate) use pools::{ForgivingPool, PanickyRegister, RecordingPool};
+pub(crate) use ops::{NAMES, Op, Player, any_op};
+pub(crate) use pools::{CallLog, ForgivingPool, PanickyRegister};
 
 use datafusion_counting_pool::{Clock, CountingPool, Snapshot};
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};

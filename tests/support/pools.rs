@@ -65,11 +65,11 @@ impl Display for ForgivingPool {
 
 /// Grants everything and writes down every call, with the consumer's name and the bytes.
 #[derive(Debug, Default)]
-pub(crate) struct RecordingPool {
+pub(crate) struct CallLog {
     calls: Arc<Mutex<Vec<String>>>,
 }
 
-impl RecordingPool {
+impl CallLog {
     /// What is written down; it stays readable when the pool has been given away.
     pub(crate) fn calls(&self) -> Arc<Mutex<Vec<String>>> {
         Arc::clone(&self.calls)
@@ -81,9 +81,9 @@ impl RecordingPool {
     }
 }
 
-impl MemoryPool for RecordingPool {
+impl MemoryPool for CallLog {
     fn name(&self) -> &str {
-        "recording"
+        "log"
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
@@ -114,9 +114,9 @@ impl MemoryPool for RecordingPool {
     // `memory_limit` is left to the trait, which says `Unknown`.
 }
 
-impl Display for RecordingPool {
+impl Display for CallLog {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("recording(everything)")
+        f.write_str("log(everything)")
     }
 }
 
