@@ -9,11 +9,9 @@ use datafusion_execution::memory_pool::{
 };
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
-use support::{
-    Asked, Counted, PanickyRegister, caught, counted, quietly, raw, register, shared, total,
-};
+use support::{Asked, Counted, RegisterHook, caught, counted, quietly, raw, register, total};
 
 fn counting(wrap: impl FnOnce(FaultPool) -> FaultPool) -> (Arc<CountingPool>, Arc<dyn MemoryPool>) {
     let faulty = wrap(FaultPool::new(Arc::new(UnboundedMemoryPool::default())));
@@ -196,19 +194,21 @@ fn every_call_panics_and_every_figure_stays_right() {
 
 #[test]
 fn a_pool_that_panics_in_register_has_registered_nobody() {
-    let inner = Arc::new(PanickyRegister::default());
-    let (counting, pool) = shared(CountingPool::new(Arc::clone(&inner) as _));
-    inner.panics.store(true, SeqCst);
+    let panics = Arc::new(AtomicBool::new(true));
+    let hook = Arc::clone(&panics);
+    let (counting, pool) = support::counting(RegisterHook::new(move |method| {
+        assert!(!hook.load(SeqCst), "{method} panics");
+    }));
     let panic = caught(|| register(&pool, "a"));
     assert_eq!(panic.message, "register panics");
     assert!(counting.snapshot().total.is_zero());
     assert!(counting.snapshot().consumers.is_empty());
 
-    inner.panics.store(false, SeqCst);
+    panics.store(false, SeqCst);
     let a = register(&pool, "a");
     a.grow(10);
     a.free();
-    inner.panics.store(true, SeqCst);
+    panics.store(true, SeqCst);
     let panic = caught(|| drop(a));
     assert_eq!(panic.message, "unregister panics");
     let figures = total(&counting);

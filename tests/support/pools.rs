@@ -4,8 +4,7 @@ use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
-use std::fmt::{self, Display, Formatter};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::fmt::{self, Debug, Display, Formatter};
 use std::sync::{Arc, Mutex};
 
 /// First come, first served up to a limit, and not troubled by a release of more than it holds.
@@ -120,23 +119,39 @@ impl Display for CallLog {
     }
 }
 
-/// Panics in `register` and `unregister` while it is told to, and grants everything.
-#[derive(Debug, Default)]
-pub(crate) struct PanickyRegister {
-    pub(crate) panics: AtomicBool,
+/// Grants everything, and calls a closure in `register` and `unregister`.
+pub(crate) struct RegisterHook(Box<dyn Fn(&str) + Send + Sync>);
+
+impl RegisterHook {
+    /// The closure is given the name of the method.
+    pub(crate) fn new(hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Box::new(hook))
+    }
 }
 
-impl MemoryPool for PanickyRegister {
+impl Debug for RegisterHook {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("RegisterHook")
+    }
+}
+
+impl Display for RegisterHook {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("register_hook")
+    }
+}
+
+impl MemoryPool for RegisterHook {
     fn name(&self) -> &str {
-        "register"
+        "register_hook"
     }
 
     fn register(&self, _: &MemoryConsumer) {
-        assert!(!self.panics.load(SeqCst), "register panics");
+        (self.0)("register");
     }
 
     fn unregister(&self, _: &MemoryConsumer) {
-        assert!(!self.panics.load(SeqCst), "unregister panics");
+        (self.0)("unregister");
     }
 
     fn grow(&self, _: &MemoryReservation, _: usize) {}
@@ -149,11 +164,5 @@ impl MemoryPool for PanickyRegister {
 
     fn reserved(&self) -> usize {
         0
-    }
-}
-
-impl Display for PanickyRegister {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("register")
     }
 }
