@@ -64,7 +64,7 @@ pub use figures::{
 };
 pub use operator_name::operator_name;
 pub use repartition::{
-    PartitionBy, PartitionKey, PartitionReader, RepartitionMetrics, Repartitioner,
+    Layout, PartitionBy, PartitionKey, PartitionReader, RepartitionMetrics, Repartitioner,
     RepartitionerBuilder, Shuffle,
 };
 pub use snapshot::{ConsumerFigures, Denial, Holder, Intervals, NamedFigures, Snapshot};
