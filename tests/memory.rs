@@ -10,13 +10,13 @@ use datafusion_execution::memory_pool::{MemoryPool, UnboundedMemoryPool};
 use std::sync::Arc;
 use support::{Asked, Counted, counted, counting, register};
 
-const CONSUMERS: u64 = 1_000_000;
+const MILLION: u64 = 1_000_000;
 /// By then all rows there can be are made.
 const FIRST: u64 = 5_000;
 
-/// A million consumers, one after the other. Gives the pool, after checking that it holds no
-/// more memory for all of them than for the first thousands.
-fn a_million(name: impl Fn(u64) -> String) -> Arc<CountingPool> {
+/// So many consumers, one after the other. Gives the pool, after checking that it holds no more
+/// memory for all of them than for the first thousands.
+fn after(consumers: u64, name: impl Fn(u64) -> String) -> Arc<CountingPool> {
     let (counting, pool) = counting(UnboundedMemoryPool::default());
     let each = |i: u64| {
         let consumer = register(&pool, &name(i));
@@ -24,13 +24,13 @@ fn a_million(name: impl Fn(u64) -> String) -> Arc<CountingPool> {
         consumer.grow(if i.is_multiple_of(2) { 100 } else { 200 });
     };
     let first = measure(|| (0..FIRST).for_each(each));
-    let rest = measure(|| (FIRST..CONSUMERS).for_each(each));
+    let rest = measure(|| (FIRST..consumers).for_each(each));
     assert!(first.bytes_current > 0);
     assert_eq!(rest.bytes_current, 0, "after {first:?}");
     counting
 }
 
-/// What `consumers` of them have done.
+/// What so many of them have done.
 fn done(consumers: u64) -> Counted {
     let half = consumers / 2;
     Counted {
@@ -47,43 +47,44 @@ fn done(consumers: u64) -> Counted {
 
 #[test]
 fn of_a_million_consumers_of_one_name_one_row_is_kept() {
-    let counting = a_million(|_| "GroupedHashAggregateStream[6] (count(1), sum(a))".into());
+    let counting = after(MILLION, |_| {
+        "GroupedHashAggregateStream[6] (count(1), sum(a))".into()
+    });
     let snapshot = counting.snapshot();
-    assert_eq!(counted(&snapshot.total), done(CONSUMERS));
+    assert_eq!(counted(&snapshot.total), done(MILLION));
     assert_eq!(snapshot.by_name().len(), 1);
     let name = "GroupedHashAggregateStream[6] (count(1), sum(a))";
-    assert_eq!(counted(&snapshot.consumer(name)), done(CONSUMERS));
+    assert_eq!(counted(&snapshot.consumer(name)), done(MILLION));
     assert_eq!(snapshot.overflowed_consumers, 0);
 }
 
 #[test]
 fn of_a_million_names_of_one_operator_a_thousand_rows_are_kept() {
-    let counting = a_million(|i| format!("GroupedHashAggregateStream[6] (sum(a + {i}))"));
+    let counting = after(MILLION, |i| {
+        format!("GroupedHashAggregateStream[6] (sum(a + {i}))")
+    });
     let snapshot = counting.snapshot();
-    assert_eq!(counted(&snapshot.total), done(CONSUMERS));
+    assert_eq!(counted(&snapshot.total), done(MILLION));
     let operator = snapshot.operator("GroupedHashAggregateStream");
-    assert_eq!(counted(&operator), done(CONSUMERS));
+    assert_eq!(counted(&operator), done(MILLION));
     assert_eq!(snapshot.finished.len(), 1_000);
-    assert_eq!(snapshot.overflowed_consumers, CONSUMERS - 1_000);
+    assert_eq!(snapshot.overflowed_consumers, MILLION - 1_000);
     let [overflow] = &snapshot.overflow[..] else {
         panic!("{:?}", snapshot.overflow)
     };
-    assert_eq!(counted(&overflow.figures), done(CONSUMERS - 1_000));
+    assert_eq!(counted(&overflow.figures), done(MILLION - 1_000));
 }
 
 #[test]
-fn of_a_million_operators_two_thousand_rows_are_kept() {
-    let counting = a_million(|i| format!("udaf_{i}[0]"));
+fn of_a_hundred_thousand_operators_two_thousand_rows_are_kept() {
+    let counting = after(100_000, |i| format!("udaf_{i}[0]"));
     let snapshot = counting.snapshot();
-    assert_eq!(counted(&snapshot.total), done(CONSUMERS));
+    assert_eq!(counted(&snapshot.total), done(100_000));
     // A thousand names, a thousand operators, and the others.
     assert_eq!(snapshot.finished.len(), 1_000);
     assert_eq!(snapshot.overflow.len(), 1_001);
-    assert_eq!(snapshot.overflowed_consumers, CONSUMERS - 1_000);
-    assert_eq!(
-        counted(&snapshot.operator("other")),
-        done(CONSUMERS - 2_000)
-    );
+    assert_eq!(snapshot.overflowed_consumers, 100_000 - 1_000);
+    assert_eq!(counted(&snapshot.operator("other")), done(100_000 - 2_000));
     assert_eq!(
         snapshot
             .operator("udaf_1999[0]".trim_end_matches("[0]"))
