@@ -35,8 +35,8 @@
 //!
 //! # Features
 //!
-//! None is on by default.
-//!
+//! - `metrics`, on by default: [`Registry`] publishes the figures of pools through the
+//!   [`metrics`](https://docs.rs/metrics/0.24) facade.
 //! - `serde`: [`Snapshot`] and what it holds implement `serde::Serialize`.
 //!
 //! [`MemoryPool`]: datafusion_execution::memory_pool::MemoryPool
@@ -47,6 +47,8 @@ mod counting_pool;
 mod exhausted;
 mod figures;
 mod operator_name;
+#[cfg(feature = "metrics")]
+mod publish;
 mod repartition;
 mod snapshot;
 mod stepped_reservation;
@@ -59,6 +61,8 @@ pub use figures::{
     Acquires, CallTime, Calls, Figures, Histogram, RequestSize, RequestSizes, Requests,
 };
 pub use operator_name::operator_name;
+#[cfg(feature = "metrics")]
+pub use publish::{Registry, RegistryBuilder, RegistryInstalled};
 pub use repartition::{
     PartitionBy, PartitionKey, PartitionReader, RepartitionMetrics, Repartitioner,
     RepartitionerBuilder, Shuffle,
