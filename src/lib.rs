@@ -37,6 +37,7 @@
 //!
 //! - `metrics`, on by default: [`Registry`] publishes the figures of pools through the
 //!   [`metrics`](https://docs.rs/metrics/0.24) facade.
+//! - `prometheus`: `PrometheusServer` serves them to Prometheus, in one call. Brings `serde`.
 //! - `serde`: [`Snapshot`] and what it holds implement `serde::Serialize`.
 //!
 //! [`MemoryPool`]: datafusion_execution::memory_pool::MemoryPool
@@ -61,6 +62,8 @@ pub use figures::{
     Acquires, CallTime, Calls, Figures, Histogram, RequestSize, RequestSizes, Requests,
 };
 pub use operator_name::operator_name;
+#[cfg(feature = "prometheus")]
+pub use publish::{PrometheusServer, PrometheusServerBuilder, PrometheusServerError};
 #[cfg(feature = "metrics")]
 pub use publish::{Registry, RegistryBuilder, RegistryInstalled};
 pub use repartition::{

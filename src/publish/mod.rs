@@ -7,8 +7,12 @@ mod calls_within;
 mod facade;
 mod labels;
 mod names;
+#[cfg(feature = "prometheus")]
+mod prometheus;
 mod reading;
 mod registry;
 mod totals;
 
+#[cfg(feature = "prometheus")]
+pub use prometheus::{PrometheusServer, PrometheusServerBuilder, PrometheusServerError};
 pub use registry::{Registry, RegistryBuilder, RegistryInstalled};
