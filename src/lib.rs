@@ -67,8 +67,12 @@ pub use publish::{PrometheusServer, PrometheusServerBuilder, PrometheusServerErr
 #[cfg(feature = "metrics")]
 pub use publish::{Registry, RegistryBuilder, RegistryInstalled};
 pub use repartition::{
-    PartitionBy, PartitionKey, PartitionReader, RepartitionMetrics, Repartitioner,
+    Layout, PartitionBy, PartitionKey, PartitionReader, RepartitionMetrics, Repartitioner,
     RepartitionerBuilder, Shuffle,
 };
 pub use snapshot::{ConsumerFigures, Denial, Holder, Intervals, NamedFigures, Snapshot};
 pub use stepped_reservation::{DEFAULT_STEP, SteppedReservation};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

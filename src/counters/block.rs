@@ -148,7 +148,8 @@ impl Block {
     }
 
     pub(crate) fn release_panicked(&self, bytes: u64, not_held: u64) {
-        self.level.put_back(bytes - not_held);
+        // It never went. Others may have taken more meanwhile, so this may be a peak.
+        self.level.raise(bytes - not_held);
         self.releases_panicked.fetch_add(1, Relaxed);
     }
 
@@ -166,6 +167,7 @@ impl Block {
             calls: self.releases.calls.load(Relaxed),
             bytes: released_bytes,
         };
+        let level = self.level.read();
         let (denied, failed) = (self.denied.read(), self.failed.load(Relaxed));
         let requests = |how: Acquire| {
             let granted = self.granted[how as usize].read();
@@ -197,8 +199,8 @@ impl Block {
             releases_panicked: u64::from(self.releases_panicked.load(Relaxed)),
             acquire_time: self.acquire_time.read(),
             release_time: self.release_time.read(),
-            reserved_bytes: self.level.reserved(),
-            peak_bytes: self.level.peak(),
+            reserved_bytes: level.reserved,
+            peak_bytes: level.peak,
             sizes: self.sizes.read(),
             anomalies: self.anomalies.read(),
             zero_byte_calls: self.zero_byte_calls.load(Relaxed),

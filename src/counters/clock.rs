@@ -12,43 +12,59 @@ pub trait Clock: Debug + Send + Sync {
     fn now_nanos(&self) -> u64;
 }
 
-/// Where the pool has its time from.
+/// How long a call takes.
 #[derive(Debug, Clone)]
-pub(crate) enum Timer {
+pub(crate) struct Timer {
+    clock: Source,
+    on: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
     /// The processor's time stamp counter where it can be trusted, else the system's monotonic
     /// clock: `Instant::now` takes more than twice as long.
     System(quanta::Clock),
     Injected(Arc<dyn Clock>),
-    Off,
 }
 
 impl Timer {
     /// The first in a process calibrates the time stamp counter, for up to 200 ms.
     pub(crate) fn system() -> Self {
-        Self::System(quanta::Clock::new())
+        Self {
+            clock: Source::System(quanta::Clock::new()),
+            on: true,
+        }
+    }
+
+    pub(crate) fn set_clock(&mut self, clock: Arc<dyn Clock>) {
+        self.clock = Source::Injected(clock);
+    }
+
+    pub(crate) fn turn(&mut self, on: bool) {
+        self.on = on;
     }
 
     pub(crate) fn is_on(&self) -> bool {
-        !matches!(self, Self::Off)
+        self.on
     }
 
     /// A reading that only [`nanos_since`](Self::nanos_since) can make sense of.
     #[inline]
     pub(crate) fn read(&self) -> u64 {
-        match self {
-            Self::System(clock) => clock.raw(),
-            Self::Injected(clock) => clock.now_nanos(),
-            Self::Off => 0,
+        match &self.clock {
+            _ if !self.on => 0,
+            Source::System(clock) => clock.raw(),
+            Source::Injected(clock) => clock.now_nanos(),
         }
     }
 
     /// Nanoseconds from `start` until now, 0 where the clock went back.
     #[inline]
     pub(crate) fn nanos_since(&self, start: u64) -> u64 {
-        match self {
-            Self::System(clock) => clock.delta_as_nanos(start, clock.raw()),
-            Self::Injected(clock) => clock.now_nanos().saturating_sub(start),
-            Self::Off => 0,
+        match &self.clock {
+            _ if !self.on => 0,
+            Source::System(clock) => clock.delta_as_nanos(start, clock.raw()),
+            Source::Injected(clock) => clock.now_nanos().saturating_sub(start),
         }
     }
 }

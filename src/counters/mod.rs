@@ -10,4 +10,4 @@ pub(crate) use block::{Acquire, Block};
 pub use clock::Clock;
 pub(crate) use clock::Timer;
 pub(crate) use latency::Latency;
-pub(crate) use level::Level;
+pub(crate) use level::{Level, LevelReading};

@@ -106,18 +106,14 @@ impl CountingPool {
     /// read; everything else is the same.
     #[must_use]
     pub fn with_timing(mut self, timing: bool) -> Self {
-        if !timing {
-            self.timer = Timer::Off;
-        } else if !self.timer.is_on() {
-            self.timer = Timer::system();
-        }
+        self.timer.turn(timing);
         self
     }
 
     /// Takes the time from this clock instead of the system's.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.timer = Timer::Injected(clock);
+        self.timer.set_clock(clock);
         self
     }
 
@@ -166,12 +162,10 @@ impl CountingPool {
 
     /// The figures now. Waits for no pool call.
     pub fn snapshot(&self) -> Snapshot {
-        let reserved_bytes = self.level.reserved();
         let pool = PoolReading {
             pool: Arc::clone(&self.pool_name),
             elapsed: self.made.elapsed(),
-            reserved_bytes,
-            peak_bytes: self.level.peak().max(reserved_bytes),
+            level: self.level.read(),
             acquire_buckets: self.acquire_latency.read(),
             release_buckets: self.release_latency.read(),
             denials: self.denials.read(),
@@ -247,7 +241,7 @@ impl CountingPool {
         self.level.lower(bytes - not_held);
         let on_panic = OnUnwind(|| {
             block.release_panicked(bytes, not_held);
-            self.level.put_back(bytes - not_held);
+            self.level.raise(bytes - not_held);
         });
         let start = self.timer.read();
         call();
@@ -333,8 +327,7 @@ impl Debug for CountingPool {
         f.debug_struct("CountingPool")
             .field("pool_name", &self.pool_name)
             .field("inner", &self.inner)
-            .field("reserved", &self.level.reserved())
-            .field("peak", &self.level.peak())
+            .field("level", &self.level)
             .finish_non_exhaustive()
     }
 }

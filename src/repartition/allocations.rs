@@ -2,30 +2,26 @@
 
 use std::collections::HashSet;
 
-use arrow::array::{Array, ArrayData, RecordBatch};
+use arrow::array::{Array, ArrayData};
 use arrow::buffer::Buffer;
 
-/// The distinct allocations behind a set of batches.
+/// The distinct allocations behind a set of arrays.
 ///
 /// Charging each array's memory size would count shared buffers several times, charging slices would miss what
 /// they pin. An allocation is told by where it starts and how long it is; it stays alive, and its address its
-/// own, as long as a batch of the set holds it.
+/// own, as long as an array of the set holds it.
 #[derive(Debug, Default)]
 pub(super) struct Allocations {
     seen: HashSet<(usize, usize)>,
 }
 
 impl Allocations {
-    /// Adds what is behind `batch`, and gives the bytes that were not there before.
-    pub(super) fn add(&mut self, batch: &RecordBatch) -> usize {
-        batch
-            .columns()
-            .iter()
-            .map(|column| self.add_data(&column.to_data()))
-            .sum()
+    /// Adds what is behind `array`, and gives the bytes that were not there before.
+    pub(super) fn add(&mut self, array: &dyn Array) -> usize {
+        self.add_data(&array.to_data())
     }
 
-    /// Forgets everything: the batches have gone.
+    /// Forgets everything: the arrays have gone.
     pub(super) fn clear(&mut self) {
         self.seen = HashSet::new();
     }

@@ -1,85 +1,276 @@
-//! Puts rows of several buffered batches together into one output batch.
+//! Puts rows of several buffered batches together into output batches.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{concat, interleave};
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion_common::Result;
+use datafusion_common::{DataFusionError, Result, internal_err};
 
-use crate::repartition::buffer::{RowIndex, Run, Selection};
+use crate::repartition::batch::Batch;
+use crate::repartition::compact::compact;
+use crate::repartition::dictionaries::{change_keys, put_in};
+use crate::repartition::selection::Selection;
+use crate::repartition::types::{children, contains, is_dictionary, is_view};
+use crate::repartition::unifier::Unifier;
 
-/// The selected rows of `batches` as one batch that holds nothing but them.
-pub(super) fn gather(
-    schema: &SchemaRef,
-    batches: &[RecordBatch],
-    selection: &Selection<'_>,
-) -> Result<RecordBatch> {
-    let (columns, rows) = match selection {
-        Selection::Rows(rows) => (gather_rows(schema, batches, rows)?, rows.len()),
-        Selection::Runs(runs) => (
-            gather_runs(schema, batches, runs)?,
-            runs.iter().map(|run| run.len as usize).sum(),
-        ),
-    };
-    let columns = columns.into_iter().map(compact).collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    Ok(RecordBatch::try_new_with_options(
-        Arc::clone(schema),
-        columns,
-        &options,
-    )?)
+/// Makes output batches that hold nothing but the rows selected. The dictionaries of a partition's batches grow
+/// from one to the next, so that each value need be written once a partition.
+#[derive(Debug)]
+pub(super) struct Gatherer {
+    schema: SchemaRef,
+    columns: Vec<Column>,
+    /// One for each dictionary, in the order of the schema.
+    unifiers: Vec<Unifier>,
 }
 
-fn gather_rows(
-    schema: &SchemaRef,
-    batches: &[RecordBatch],
-    rows: &[RowIndex],
-) -> Result<Vec<ArrayRef>> {
-    // Only the batches that are selected from: `interleave` looks at every array it is given, which with all
-    // buffered batches would cost partitions times batches.
-    let mut sources: Vec<u32> = vec![];
-    let indices: Vec<(usize, usize)> = rows
-        .iter()
-        .map(|&(batch, row)| {
-            if sources.last() != Some(&batch) {
-                sources.push(batch);
+#[derive(Debug)]
+struct Column {
+    data_type: DataType,
+    /// Whether slices of it hold more than their rows, so that runs have to be gathered row by row.
+    sticky: bool,
+    /// Its dictionaries among all.
+    dictionaries: Range<usize>,
+}
+
+impl Gatherer {
+    pub(super) fn try_new(schema: SchemaRef) -> Result<Self> {
+        let mut unifiers = vec![];
+        let columns = schema
+            .fields()
+            .iter()
+            .map(|field| {
+                let data_type = field.data_type().clone();
+                let first = unifiers.len();
+                add_unifiers(&data_type, &mut unifiers)?;
+                Ok(Column {
+                    sticky: is_sticky(&data_type),
+                    dictionaries: first..unifiers.len(),
+                    data_type,
+                })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            schema,
+            columns,
+            unifiers,
+        })
+    }
+
+    pub(super) fn has_dictionaries(&self) -> bool {
+        !self.unifiers.is_empty()
+    }
+
+    /// Starts the dictionaries of a partition.
+    pub(super) fn start_partition(&mut self) {
+        self.unifiers.iter_mut().for_each(Unifier::reset);
+    }
+
+    /// Must be called before batches that were gathered from are dropped within a partition.
+    pub(super) fn forget_sources(&mut self) {
+        self.unifiers.iter_mut().for_each(Unifier::forget_sources);
+    }
+
+    /// The selected rows of `batches`: in one batch, or in several where a type can hold no more in one.
+    pub(super) fn gather(
+        &mut self,
+        batches: &[Batch],
+        selection: &Selection<'_>,
+    ) -> Result<Vec<RecordBatch>> {
+        match self.try_gather(batches, selection) {
+            // Too much for the offsets or run ends of one array may not be for two.
+            Err(DataFusionError::ArrowError(..)) if selection.len() > 1 => {
+                let (middle, end) = (selection.len() / 2, selection.len());
+                let mut gathered = self.gather(batches, &selection.slice(0..middle))?;
+                gathered.extend(self.gather(batches, &selection.slice(middle..end))?);
+                Ok(gathered)
             }
-            (sources.len() - 1, row as usize)
-        })
-        .collect();
-    (0..schema.fields().len())
-        .map(|column| {
-            let arrays: Vec<&dyn Array> = sources
-                .iter()
-                .map(|&batch| batches[batch as usize].column(column).as_ref())
-                .collect();
-            Ok(interleave(&arrays, &indices)?)
-        })
-        .collect()
+            gathered => gathered,
+        }
+    }
+
+    fn try_gather(
+        &mut self,
+        batches: &[Batch],
+        selection: &Selection<'_>,
+    ) -> Result<Vec<RecordBatch>> {
+        if !self.has_dictionaries() {
+            return Ok(vec![self.finish(batches, selection, &[])?]);
+        }
+        let mut gathered = vec![];
+        // One translated piece a batch gathered from, for each column with dictionaries.
+        let mut pieces: Vec<Vec<ArrayRef>> = vec![];
+        let (mut start, mut end) = (0, 0);
+        for part in selection.by_batch() {
+            let taken = self.take_keys(batches, &part)?;
+            if !self.learn(batches, &part, &taken)? {
+                // The keys are used up. What there is goes out, and the rest starts a new dictionary.
+                if start < end {
+                    gathered.push(self.finish(batches, &selection.slice(start..end), &pieces)?);
+                    start = end;
+                    pieces.clear();
+                }
+                self.start_partition();
+                if !self.learn(batches, &part, &taken)? {
+                    return internal_err!("a dictionary has more values in use than it has keys");
+                }
+            }
+            pieces.push(self.translate(batches, &part, &taken)?);
+            end += part.len();
+        }
+        gathered.push(self.finish(batches, &selection.slice(start..end), &pieces)?);
+        Ok(gathered)
+    }
+
+    fn with_dictionaries(&self) -> impl Iterator<Item = (usize, &Column)> {
+        let columns = self.columns.iter().enumerate();
+        columns.filter(|(_, column)| !column.dictionaries.is_empty())
+    }
+
+    /// The key forms of the rows of `part`, which is of one batch, for each column with dictionaries.
+    fn take_keys(&self, batches: &[Batch], part: &Selection<'_>) -> Result<Vec<ArrayRef>> {
+        self.with_dictionaries()
+            .map(|(i, column)| match part {
+                Selection::Runs(runs) if is_dictionary(&column.data_type) => {
+                    let run = runs[0];
+                    let keys = &batches[run.batch as usize].columns[i];
+                    Ok(keys.slice(run.start as usize, run.len as usize))
+                }
+                // A slice of anything nested would drag all its children along.
+                part => interleave_column(batches, part, i),
+            })
+            .collect()
+    }
+
+    fn learn(
+        &mut self,
+        batches: &[Batch],
+        part: &Selection<'_>,
+        taken: &[ArrayRef],
+    ) -> Result<bool> {
+        let sources = &batches[part.first_batch()].dictionaries;
+        let mut fits = true;
+        let unifiers = &mut self.unifiers;
+        let columns = self
+            .columns
+            .iter()
+            .filter(|column| !column.dictionaries.is_empty());
+        for (column, keys) in columns.zip(taken) {
+            let first = column.dictionaries.start;
+            change_keys(keys, &column.data_type, |i, keys| {
+                fits = fits && unifiers[first + i].learn(&sources[first + i], &keys)?;
+                Ok(keys)
+            })?;
+        }
+        Ok(fits)
+    }
+
+    fn translate(
+        &self,
+        batches: &[Batch],
+        part: &Selection<'_>,
+        taken: &[ArrayRef],
+    ) -> Result<Vec<ArrayRef>> {
+        let sources = &batches[part.first_batch()].dictionaries;
+        self.with_dictionaries()
+            .zip(taken)
+            .map(|((_, column), keys)| {
+                let first = column.dictionaries.start;
+                change_keys(keys, &column.data_type, |i, keys| {
+                    self.unifiers[first + i].translate(&sources[first + i], &keys)
+                })
+            })
+            .collect()
+    }
+
+    /// One output batch. `pieces` are the translated keys of its rows, by batch and column with dictionaries.
+    fn finish(
+        &mut self,
+        batches: &[Batch],
+        selection: &Selection<'_>,
+        pieces: &[Vec<ArrayRef>],
+    ) -> Result<RecordBatch> {
+        let mut with_dictionaries = 0;
+        let mut columns = Vec::with_capacity(self.columns.len());
+        for (i, column) in self.columns.iter().enumerate() {
+            let gathered = if column.dictionaries.is_empty() {
+                gather_column(batches, selection, i, column.sticky)?
+            } else {
+                let keys: Vec<&dyn Array> = pieces
+                    .iter()
+                    .map(|piece| piece[with_dictionaries].as_ref())
+                    .collect();
+                with_dictionaries += 1;
+                let values = self.unifiers[column.dictionaries.clone()]
+                    .iter_mut()
+                    .map(Unifier::values)
+                    .collect::<Result<Vec<_>>>()?;
+                put_in(&concat(&keys)?, &column.data_type, &values)?
+            };
+            columns.push(compact(gathered)?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(selection.len()));
+        Ok(RecordBatch::try_new_with_options(
+            Arc::clone(&self.schema),
+            columns,
+            &options,
+        )?)
+    }
 }
 
-fn gather_runs(schema: &SchemaRef, batches: &[RecordBatch], runs: &[Run]) -> Result<Vec<ArrayRef>> {
-    (0..schema.fields().len())
-        .map(|column| {
+fn add_unifiers(data_type: &DataType, unifiers: &mut Vec<Unifier>) -> Result<()> {
+    if let DataType::Dictionary(keys, values) = data_type {
+        unifiers.push(Unifier::try_new(keys, values)?);
+    }
+    children(data_type).try_for_each(|child| add_unifiers(child.data_type(), unifiers))
+}
+
+fn is_sticky(data_type: &DataType) -> bool {
+    let keeps_children = |inner: &DataType| {
+        matches!(
+            inner,
+            DataType::ListView(_)
+                | DataType::LargeListView(_)
+                | DataType::Union(..)
+                | DataType::RunEndEncoded(..)
+        )
+    };
+    contains(data_type, &keeps_children) || (!is_view(data_type) && contains(data_type, &is_view))
+}
+
+/// The selected rows of a column, in the key form where it has dictionaries.
+fn gather_column(
+    batches: &[Batch],
+    selection: &Selection<'_>,
+    column: usize,
+    sticky: bool,
+) -> Result<ArrayRef> {
+    match selection {
+        Selection::Runs(runs) if !sticky => {
             let slices: Vec<ArrayRef> = runs
                 .iter()
                 .map(|run| {
-                    let array = batches[run.batch as usize].column(column);
-                    array.slice(run.start as usize, run.len as usize)
+                    batches[run.batch as usize].columns[column]
+                        .slice(run.start as usize, run.len as usize)
                 })
                 .collect();
             let slices: Vec<&dyn Array> = slices.iter().map(AsRef::as_ref).collect();
             Ok(concat(&slices)?)
-        })
-        .collect()
+        }
+        selection => interleave_column(batches, selection, column),
+    }
 }
 
-/// Leaves behind what the array's rows do not use.
-fn compact(array: ArrayRef) -> ArrayRef {
-    match array.data_type() {
-        DataType::Utf8View => Arc::new(array.as_string_view().gc()),
-        DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
-        _ => array,
-    }
+fn interleave_column(
+    batches: &[Batch],
+    selection: &Selection<'_>,
+    column: usize,
+) -> Result<ArrayRef> {
+    let (sources, pairs) = selection.pairs();
+    let arrays: Vec<&dyn Array> = sources
+        .iter()
+        .map(|batch| batches[*batch as usize].columns[column].as_ref())
+        .collect();
+    Ok(interleave(&arrays, &pairs)?)
 }

@@ -1,57 +1,63 @@
-//! Arrow IPC, message by message.
+//! Arrow IPC, message by message: writing.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow_ipc::CompressionType;
-use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
+use arrow_ipc::writer::{DictionaryHandling, IpcWriteOptions, StreamEncoder};
 use datafusion_common::Result;
+
+use crate::repartition::types::{children, contains, is_dictionary};
 
 /// What ends an IPC stream: the continuation marker and a length of 0.
 pub(super) const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// Encodes record batches as the messages of an IPC stream without its schema message, so that the messages of
 /// one partition can be put together from several files.
-#[derive(Debug)]
 pub(super) struct MessageEncoder {
     schema: SchemaRef,
     options: IpcWriteOptions,
     schema_message: Vec<u8>,
     has_dictionaries: bool,
-    stream: Stream,
-}
-
-struct Stream {
     encoder: StreamEncoder,
-    /// Bytes of the schema message still to come, and to be left out.
+    /// Bytes of the encoder's schema message that are still to come, and to be left out.
     skip: usize,
 }
 
-impl std::fmt::Debug for Stream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stream")
-            .field("skip", &self.skip)
+impl fmt::Debug for MessageEncoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageEncoder")
+            .field("schema", &self.schema)
+            .field("options", &self.options)
             .finish_non_exhaustive()
     }
 }
 
 impl MessageEncoder {
     pub(super) fn try_new(schema: SchemaRef, compression: Option<CompressionType>) -> Result<Self> {
-        let options = IpcWriteOptions::default().try_with_compression(compression)?;
+        let options = IpcWriteOptions::default()
+            .try_with_compression(compression)?
+            .with_dictionary_handling(dictionary_handling(&schema));
+        let encoder = || StreamEncoder::try_new_with_options(&schema, options.clone());
         // An empty stream is the schema message and the end.
-        let empty = StreamEncoder::try_new_with_options(&schema, options.clone())?.finish()?;
+        let empty = encoder()?.finish()?;
         let mut schema_message: Vec<u8> = empty
             .iter()
             .flat_map(|buffer| buffer.iter().copied())
             .collect();
         schema_message.truncate(schema_message.len() - END_OF_STREAM.len());
         Ok(Self {
-            stream: Stream::try_new(&schema, &options, schema_message.len())?,
-            has_dictionaries: schema.fields().iter().any(|field| has_dictionary(field)),
-            schema,
+            encoder: encoder()?,
+            skip: schema_message.len(),
+            has_dictionaries: schema
+                .fields()
+                .iter()
+                .any(|field| contains(field.data_type(), &is_dictionary)),
             options,
             schema_message,
+            schema,
         })
     }
 
@@ -62,45 +68,38 @@ impl MessageEncoder {
 
     /// Forgets which dictionaries have been written: what follows must be readable on its own.
     pub(super) fn restart(&mut self) -> Result<()> {
+        // Not where there are none: a new encoder has to set up its compression again.
         if self.has_dictionaries {
-            self.stream = Stream::try_new(&self.schema, &self.options, self.schema_message.len())?;
+            self.encoder = StreamEncoder::try_new_with_options(&self.schema, self.options.clone())?;
+            self.skip = self.schema_message.len();
         }
         Ok(())
     }
 
-    /// Writes the messages of `batch`, and gives their length in bytes.
-    pub(super) fn write(&mut self, batch: &RecordBatch, out: &mut impl Write) -> Result<u64> {
-        let mut written = 0;
-        for buffer in self.stream.encoder.encode(batch)? {
-            let skip = self.stream.skip.min(buffer.len());
-            self.stream.skip -= skip;
+    /// Writes the messages of `batch`: those of dictionaries that are new or have grown, and its own.
+    pub(super) fn write(&mut self, batch: &RecordBatch, out: &mut impl Write) -> Result<()> {
+        for buffer in self.encoder.encode(batch)? {
+            let skip = self.skip.min(buffer.len());
+            self.skip -= skip;
             out.write_all(&buffer[skip..])?;
-            written += (buffer.len() - skip) as u64;
         }
-        Ok(written)
+        Ok(())
     }
 }
 
-impl Stream {
-    fn try_new(schema: &Schema, options: &IpcWriteOptions, skip: usize) -> Result<Self> {
-        let encoder = StreamEncoder::try_new_with_options(schema, options.clone())?;
-        Ok(Self { encoder, skip })
+/// A dictionary that grows is written by what is new, except where its values hold dictionaries of their own: these
+/// are not told apart from the whole when a part is written.
+fn dictionary_handling(schema: &Schema) -> DictionaryHandling {
+    fn nests(data_type: &DataType) -> bool {
+        match data_type {
+            DataType::Dictionary(_, values) => contains(values, &is_dictionary),
+            other => children(other).any(|child| nests(child.data_type())),
+        }
     }
-}
-
-fn has_dictionary(field: &Field) -> bool {
-    match field.data_type() {
-        DataType::Dictionary(..) => true,
-        DataType::List(child)
-        | DataType::LargeList(child)
-        | DataType::ListView(child)
-        | DataType::LargeListView(child)
-        | DataType::FixedSizeList(child, _)
-        | DataType::Map(child, _)
-        | DataType::RunEndEncoded(_, child) => has_dictionary(child),
-        DataType::Struct(children) => children.iter().any(|child| has_dictionary(child)),
-        DataType::Union(children, _) => children.iter().any(|(_, child)| has_dictionary(child)),
-        _ => false,
+    if schema.fields().iter().any(|field| nests(field.data_type())) {
+        DictionaryHandling::Resend
+    } else {
+        DictionaryHandling::Delta
     }
 }
 

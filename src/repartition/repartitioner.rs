@@ -1,68 +1,29 @@
 //! The shuffle writer.
 
-use std::io::Write;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use arrow_ipc::CompressionType;
 use datafusion_common::{Result, config_err, exec_err, plan_err};
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion_execution::runtime_env::RuntimeEnv;
 
 use crate::exhausted::is_resources_exhausted;
 use crate::repartition::buffer::Buffer;
+use crate::repartition::builder::RepartitionerBuilder;
 use crate::repartition::data_file::DataFile;
-use crate::repartition::gather::gather;
-use crate::repartition::messages::{END_OF_STREAM, MessageEncoder};
 use crate::repartition::metrics::RepartitionMetrics;
 use crate::repartition::partition_by::PartitionBy;
 use crate::repartition::partitioner::Partitioner;
 use crate::repartition::shuffle::Shuffle;
 use crate::repartition::spill::{BYTES_PER_PARTITION, Spill, SpillInProgress};
-use crate::stepped_reservation::{DEFAULT_STEP, SteppedReservation};
-
-/// Options of a [`Repartitioner`].
-#[derive(Clone, Debug)]
-pub struct RepartitionerBuilder {
-    schema: SchemaRef,
-    by: PartitionBy,
-    step: usize,
-    max_buffer_bytes: Option<usize>,
-    batch_size: usize,
-    compression: Option<CompressionType>,
-}
+use crate::repartition::writer::PartitionWriter;
+use crate::stepped_reservation::SteppedReservation;
 
 impl RepartitionerBuilder {
-    /// The step in which the memory reservation grows, in bytes: [`DEFAULT_STEP`] unless set. 0 means exact
-    /// growth, one pool call for each batch.
-    pub fn with_reservation_step(mut self, step: usize) -> Self {
-        self.step = step;
-        self
-    }
-
-    /// Spills as soon as more than this many bytes are buffered, whatever the pool would grant; a batch may
-    /// overshoot it by its own size. With `None`, the default, only the pool's denials make it spill.
-    pub fn with_max_buffer_bytes(mut self, limit: Option<usize>) -> Self {
-        self.max_buffer_bytes = limit;
-        self
-    }
-
-    /// The rows of an output batch, at most: 8,192 unless set. Larger input batches are taken in by slices of
-    /// this size.
-    pub fn with_batch_size(mut self, rows: usize) -> Self {
-        self.batch_size = rows;
-        self
-    }
-
-    /// How the buffers of the Arrow IPC messages are compressed: not at all unless set.
-    pub fn with_compression(mut self, compression: Option<CompressionType>) -> Self {
-        self.compression = compression;
-        self
-    }
-
     /// Makes the repartitioner of input `partition`. It reserves memory from the pool of `runtime`, as a spillable
     /// consumer named `ShuffleRepartitioner[<partition>]`, and spills through its disk manager.
     ///
@@ -74,15 +35,18 @@ impl RepartitionerBuilder {
         if self.batch_size == 0 {
             return config_err!("the batch size of a shuffle must be at least 1 row, not 0");
         }
+        // Rows of a batch are numbered with `u32`.
+        let batch_size = self.batch_size.min(u32::MAX as usize);
         let partitioner = Partitioner::try_new(&self.by, &self.schema, partition)?;
-        let encoder = MessageEncoder::try_new(Arc::clone(&self.schema), self.compression)?;
+        let writer =
+            PartitionWriter::try_new(Arc::clone(&self.schema), self.compression, batch_size)?;
         let reservation = MemoryConsumer::new(format!("ShuffleRepartitioner[{partition}]"))
             .with_can_spill(true)
             .register(&runtime.memory_pool);
         Ok(Repartitioner {
-            buffer: Buffer::new(partitioner.partitions()),
+            buffer: Buffer::new(partitioner.partitions(), self.layout),
             partitioner,
-            encoder,
+            writer,
             bookkeeping: reservation.new_empty(),
             memory: SteppedReservation::new(reservation)
                 .with_step(self.step)
@@ -91,8 +55,7 @@ impl RepartitionerBuilder {
             runtime: Arc::clone(runtime),
             metrics: RepartitionMetrics::default(),
             abandoned: false,
-            // Rows of a batch are numbered with `u32`.
-            batch_size: self.batch_size.min(u32::MAX as usize),
+            batch_size,
             max_buffer_bytes: self.max_buffer_bytes,
             schema: self.schema,
         })
@@ -102,9 +65,10 @@ impl RepartitionerBuilder {
 /// A shuffle writer: takes record batches, deals their rows out to output partitions and writes each partition's
 /// rows, in the order they came, to one data file with an index. What does not fit into memory is spilled.
 ///
-/// It charges the memory pool for what the buffered batches keep alive: every distinct allocation behind them
-/// once, however many arrays or batches share it, and the index vectors, 8 bytes for each row's place and as many
-/// again while they double.
+/// It charges the memory pool for what the rows it buffers keep alive: every distinct allocation once, however many
+/// arrays or batches share it, and what it needs to find a partition's rows again; [`Layout`](crate::Layout) has
+/// the details. It spills when the pool denies that, or beyond
+/// [`with_max_buffer_bytes`](RepartitionerBuilder::with_max_buffer_bytes).
 ///
 /// After an error it has given everything back, files and memory, and only another error can be had from it. (A
 /// batch of the wrong schema is refused without that.) Dropped before it is finished, it leaves nothing behind.
@@ -118,7 +82,8 @@ impl RepartitionerBuilder {
 /// # fn main() -> datafusion_common::Result<()> {
 /// let batch = RecordBatch::try_from_iter([("key", Arc::new(Int64Array::from(vec![1, 2, 3])) as _)])?;
 /// let runtime = Arc::new(RuntimeEnv::default());
-/// let mut writer = Repartitioner::builder(batch.schema(), PartitionBy::hash_columns(["key"], 4)).build(0, &runtime)?;
+/// let mut writer = Repartitioner::builder(batch.schema(), PartitionBy::hash_columns(["key"], 4))
+///     .build(0, &runtime)?;
 /// writer.insert_batch(batch)?;
 ///
 /// let folder = tempfile::tempdir()?;
@@ -138,10 +103,10 @@ pub struct Repartitioner {
     partitioner: Partitioner,
     buffer: Buffer,
     memory: SteppedReservation,
-    /// The spills' ranges, beside the buffer: they stay when it is freed.
+    /// For the spills' ranges, apart from the buffer: they stay when it is freed.
     bookkeeping: MemoryReservation,
     spills: Vec<Spill>,
-    encoder: MessageEncoder,
+    writer: PartitionWriter,
     runtime: Arc<RuntimeEnv>,
     batch_size: usize,
     max_buffer_bytes: Option<usize>,
@@ -149,8 +114,8 @@ pub struct Repartitioner {
     abandoned: bool,
 }
 
-impl std::fmt::Debug for Repartitioner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Repartitioner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Repartitioner")
             .field("partitioner", &self.partitioner)
             .field("memory", &self.memory)
@@ -162,14 +127,7 @@ impl std::fmt::Debug for Repartitioner {
 impl Repartitioner {
     /// Options for a repartitioner of batches of `schema`.
     pub fn builder(schema: SchemaRef, by: PartitionBy) -> RepartitionerBuilder {
-        RepartitionerBuilder {
-            schema,
-            by,
-            step: DEFAULT_STEP,
-            max_buffer_bytes: None,
-            batch_size: 8192,
-            compression: None,
-        }
+        RepartitionerBuilder::new(schema, by)
     }
 
     /// Takes in a batch, and spills where memory runs out.
@@ -211,6 +169,7 @@ impl Repartitioner {
             error.context(format!("writing the shuffle {}", data_path.display()))
         })?;
         self.metrics.output_bytes = offsets[offsets.len() - 1];
+        self.update_metrics();
         Ok(Shuffle::written(
             data_path.to_owned(),
             self.schema,
@@ -231,14 +190,13 @@ impl Repartitioner {
 
     fn insert_slices(&mut self, batch: RecordBatch) -> Result<()> {
         let whole = self.partitioner.next_whole();
-        if batch.num_rows() <= self.batch_size {
-            return self.insert_slice(batch, whole);
+        let mut rest = batch;
+        while rest.num_rows() > self.batch_size {
+            let slice = rest.slice(0, self.batch_size);
+            rest = rest.slice(self.batch_size, rest.num_rows() - self.batch_size);
+            self.insert_slice(slice, whole)?;
         }
-        for start in (0..batch.num_rows()).step_by(self.batch_size) {
-            let rows = self.batch_size.min(batch.num_rows() - start);
-            self.insert_slice(batch.slice(start, rows), whole)?;
-        }
-        Ok(())
+        self.insert_slice(rest, whole)
     }
 
     fn insert_slice(&mut self, slice: RecordBatch, whole: Option<usize>) -> Result<()> {
@@ -247,10 +205,10 @@ impl Repartitioner {
         }
         let started = Instant::now();
         let bytes = match whole {
-            Some(partition) => self.buffer.add_whole(slice, partition),
+            Some(partition) => self.buffer.add_whole(slice, partition)?,
             None => {
                 let partitions = self.partitioner.assign(&slice)?;
-                self.buffer.add_rows(slice, partitions)
+                self.buffer.add_rows(slice, partitions)?
             }
         };
         self.metrics.partition_time += started.elapsed();
@@ -260,7 +218,7 @@ impl Repartitioner {
 
     fn charge(&mut self, bytes: usize) -> Result<()> {
         let charged = self.memory.try_charge(bytes);
-        self.count_acquisitions();
+        self.update_metrics();
         match charged {
             Err(denied) if is_resources_exhausted(&denied) => {
                 // The disk manager would tell of its own state; the cause is that there is no memory.
@@ -298,7 +256,7 @@ impl Repartitioner {
         self.metrics.spilled_bytes += bytes as u64;
         self.metrics.spilled_disk_bytes += spill.bytes();
         self.spills.push(spill);
-        self.count_acquisitions();
+        self.update_metrics();
         Ok(())
     }
 
@@ -307,60 +265,26 @@ impl Repartitioner {
         let mut spill =
             SpillInProgress::create(&self.runtime.disk_manager, description, partitions)?;
         for partition in 0..partitions {
-            self.write_buffered(partition, spill.out())?;
+            self.writer
+                .write_messages(partition, &self.buffer, spill.out())?;
             spill.end_partition();
         }
-        let started = Instant::now();
-        let spill = spill.finish()?;
-        self.metrics.write_time += started.elapsed();
-        Ok(spill)
+        spill.finish()
     }
 
     fn write_data_file(&mut self, path: &Path) -> Result<Vec<u64>> {
-        let mut file = DataFile::create(path)?;
-        let mut spilled = self
+        let mut spills = self
             .spills
             .iter()
-            .map(Spill::open)
+            .map(|spill| Ok((spill, spill.open()?)))
             .collect::<Result<Vec<_>>>()?;
+        let mut file = DataFile::create(path)?;
         for partition in 0..self.partitioner.partitions() {
-            let ranges: Vec<_> = self
-                .spills
-                .iter()
-                .map(|spill| spill.range(partition))
-                .collect();
-            let empty =
-                ranges.iter().all(|range| range.is_empty()) && !self.buffer.has_rows(partition);
-            if !empty {
-                let started = Instant::now();
-                file.out().write_all(self.encoder.schema_message())?;
-                for (reader, range) in spilled.iter_mut().zip(ranges) {
-                    reader.copy(range, file.out())?;
-                }
-                self.metrics.write_time += started.elapsed();
-                self.write_buffered(partition, file.out())?;
-                file.out().write_all(&END_OF_STREAM)?;
-            }
+            self.writer
+                .write_stream(partition, &mut spills, &self.buffer, file.out())?;
             file.end_partition();
         }
-        let started = Instant::now();
-        let offsets = file.finish()?;
-        self.metrics.write_time += started.elapsed();
-        Ok(offsets)
-    }
-
-    /// Writes the messages of a partition's buffered rows.
-    fn write_buffered(&mut self, partition: usize, out: &mut impl Write) -> Result<()> {
-        self.encoder.restart()?;
-        for selection in self.buffer.selections(partition, self.batch_size) {
-            let started = Instant::now();
-            let batch = gather(&self.schema, self.buffer.batches(), &selection)?;
-            let gathered = started.elapsed();
-            self.encoder.write(&batch, out)?;
-            self.metrics.interleave_time += gathered;
-            self.metrics.write_time += started.elapsed() - gathered;
-        }
-        Ok(())
+        file.finish()
     }
 
     /// Gives everything back after an error.
@@ -372,9 +296,11 @@ impl Repartitioner {
         self.bookkeeping.free();
     }
 
-    fn count_acquisitions(&mut self) {
+    fn update_metrics(&mut self) {
         // The bookkeeping has grown once with each spill.
         self.metrics.pool_acquisitions = self.memory.acquisitions() + self.metrics.spill_count;
+        self.metrics.interleave_time = self.writer.interleave_time;
+        self.metrics.write_time = self.writer.write_time;
     }
 }
 

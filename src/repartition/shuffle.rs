@@ -1,16 +1,16 @@
 //! Reads what a repartitioner has written.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom, Take};
+use std::io::{BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
-use arrow_ipc::reader::StreamReader;
-use datafusion_common::{DataFusionError, Result, exec_datafusion_err, exec_err};
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion_common::{Result, exec_err};
 
 use crate::repartition::data_file::{index_path, read_index};
+use crate::repartition::decoder::BatchDecoder;
 use crate::repartition::metrics::RepartitionMetrics;
 
 /// A shuffle on disk: a data file, which holds one Arrow IPC stream for each partition that is not empty, and
@@ -117,28 +117,31 @@ impl Shuffle {
                 self.partitions()
             );
         }
-        let describe = || format!("partition {partition} of {}", self.data_path.display());
-        let stream = match self.partition_bytes(partition) {
+        let description = format!("partition {partition} of {}", self.data_path.display());
+        let decoder = match self.partition_bytes(partition) {
             0 => None,
-            length => {
-                let mut file = File::open(&self.data_path)?;
-                file.seek(SeekFrom::Start(self.offsets[partition]))?;
-                let stream = StreamReader::try_new(BufReader::new(file).take(length), None)
-                    .map_err(|error| DataFusionError::from(error).context(describe()))?;
-                check_schema(&stream.schema(), &self.schema)
-                    .map_err(|error| error.context(describe()))?;
-                Some(stream)
-            }
+            length => Some(
+                self.decode(self.offsets[partition], length)
+                    .map_err(|error| error.context(format!("opening {description}")))?,
+            ),
         };
         Ok(PartitionReader {
-            stream,
+            decoder,
             schema: Arc::clone(&self.schema),
-            description: describe(),
+            description,
         })
+    }
+
+    fn decode(&self, start: u64, length: u64) -> Result<BatchDecoder<BufReader<File>>> {
+        let mut file = File::open(&self.data_path)?;
+        file.seek(SeekFrom::Start(start))?;
+        let decoder = BatchDecoder::try_new(BufReader::new(file), length)?;
+        check_schema(decoder.schema(), &self.schema)?;
+        Ok(decoder)
     }
 }
 
-fn check_schema(found: &SchemaRef, expected: &SchemaRef) -> Result<()> {
+fn check_schema(found: &Schema, expected: &Schema) -> Result<()> {
     let matches = found.fields().len() == expected.fields().len()
         && found
             .fields()
@@ -155,7 +158,7 @@ fn check_schema(found: &SchemaRef, expected: &SchemaRef) -> Result<()> {
 /// The batches of one partition.
 #[derive(Debug)]
 pub struct PartitionReader {
-    stream: Option<StreamReader<Take<BufReader<File>>>>,
+    decoder: Option<BatchDecoder<BufReader<File>>>,
     schema: SchemaRef,
     description: String,
 }
@@ -171,20 +174,25 @@ impl Iterator for PartitionReader {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Result<RecordBatch>> {
-        let batch = self.stream.as_mut()?.next()?;
-        let options = RecordBatchOptions::new().with_match_field_names(false);
-        let batch = batch.and_then(|batch| {
-            let options = options.with_row_count(Some(batch.num_rows()));
-            RecordBatch::try_new_with_options(
-                Arc::clone(&self.schema),
-                batch.columns().to_vec(),
-                &options,
-            )
-        });
-        Some(batch.map_err(|error| {
-            // What comes after a broken message has no known start.
-            self.stream = None;
-            exec_datafusion_err!("{} is corrupt: {error}", self.description)
-        }))
+        let batch = self.decoder.as_mut()?.next_batch().transpose();
+        if !matches!(batch, Some(Ok(_))) {
+            // Nothing can be read after the end, nor after a broken message.
+            self.decoder = None;
+        }
+        let batch = batch?.and_then(|batch| with_schema(&batch, &self.schema));
+        Some(batch.map_err(|error| error.context(format!("reading {}", self.description))))
     }
+}
+
+/// The batch with all that the schema given says of its fields: the file need not say the same of their metadata.
+fn with_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new()
+        .with_match_field_names(false)
+        .with_row_count(Some(batch.num_rows()));
+    let columns = batch.columns().to_vec();
+    Ok(RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        columns,
+        &options,
+    )?)
 }

@@ -21,8 +21,8 @@ pub(super) struct Range {
 }
 
 impl Range {
-    pub(super) fn is_empty(self) -> bool {
-        self.len == 0
+    pub(super) fn len(self) -> u64 {
+        self.len
     }
 }
 
@@ -121,15 +121,17 @@ pub(super) struct SpillReader {
 }
 
 impl SpillReader {
+    /// The bytes of a range of the file.
+    pub(super) fn read(&mut self, range: Range) -> Result<impl Read> {
+        self.file.seek(SeekFrom::Start(range.start))?;
+        Ok((&mut self.file).take(range.len))
+    }
+
     /// Copies a range of the file to `out`.
     pub(super) fn copy(&mut self, range: Range, out: &mut impl Write) -> Result<()> {
-        self.file.seek(SeekFrom::Start(range.start))?;
-        let copied = io::copy(&mut (&mut self.file).take(range.len), out)?;
+        let copied = io::copy(&mut self.read(range)?, out)?;
         if copied != range.len {
-            return exec_err!(
-                "a spill file ends {} bytes before its last partition does",
-                range.len - copied
-            );
+            return exec_err!("a spill file ends {} bytes early", range.len - copied);
         }
         Ok(())
     }

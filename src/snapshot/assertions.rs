@@ -128,7 +128,7 @@ impl Snapshot {
             |row| {
                 let figures = &row.figures;
                 format!(
-                    "{} bytes held: {} acquired, {} released; {} of {} registrations still there",
+                    "{} bytes held: {} acquired, {} released; {} of {} consumers still registered",
                     figures.reserved_bytes,
                     figures.acquires.acquired_bytes,
                     figures.releases.bytes,
@@ -148,9 +148,7 @@ impl Snapshot {
         guilty: impl Fn(&NamedFigures) -> bool,
         line: impl Fn(&NamedFigures) -> String,
     ) -> String {
-        let mut rows = self.by_name();
-        rows.extend(self.overflow.iter().cloned());
-        let (guilty, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(guilty);
+        let (guilty, others): (Vec<_>, Vec<_>) = self.busiest_first().into_iter().partition(guilty);
         let mut message = format!("{headline}, in pool {:?}", self.pool);
         for row in guilty.iter().take(MOST_ROWS) {
             let _ = write!(message, "\n  {}: {}", row.name, line(row));
@@ -164,7 +162,7 @@ impl Snapshot {
                 .take(MOST_ROWS)
                 .map(|row| &*row.name)
                 .collect();
-            let _ = write!(message, "\n  not so: {}", names.join(", "));
+            let _ = write!(message, "\n  the others are fine: {}", names.join(", "));
             if others.len() > MOST_ROWS {
                 let _ = write!(message, " and {} more", others.len() - MOST_ROWS);
             }

@@ -1,38 +1,39 @@
 //! The table that a person reads.
 
 use super::{Denial, NamedFigures, Snapshot};
-use crate::figures::{CallTime, Figures, Histogram, RequestSizes};
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, Table, Width, presets};
+use crate::figures::{Figures, Histogram};
+use comfy_table::{CellAlignment, Table, presets};
 use datafusion_execution::memory_pool::{
     human_readable_count, human_readable_duration, human_readable_size,
 };
-use std::cmp::Reverse;
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 /// Rows that a person still reads.
 const MOST_ROWS: usize = 20;
-/// The width of the first column: with the others the table stays within 100 columns.
-const NAME_WIDTH: u16 = 27;
+/// Columns of a terminal that is not wide.
+const WIDTH: usize = 100;
+/// Between two columns.
+const GAP: usize = 1;
+/// A name that is cut further says nothing.
+const SHORTEST_NAME: usize = 9;
 
-const COLUMNS: [&str; 8] = [
+const COLUMNS: [&str; 9] = [
     "consumer",
     "acquires",
     "denied",
     "acquired",
     "most often",
     "releases",
-    "held / peak",
+    "held",
+    "peak",
     "in pool",
 ];
 
 impl Display for Snapshot {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.summary())?;
-        let mut rows = self.by_name();
-        // What has no row by name any more is shown by operator.
-        rows.extend(self.overflow.iter().cloned());
-        rows.sort_by_key(|row| Reverse(row.figures.acquires.calls));
+        let rows = self.busiest_first();
         if !rows.is_empty() {
             writeln!(f, "{}", table(&rows, &self.total))?;
         }
@@ -100,63 +101,73 @@ impl Display for Denial {
 }
 
 fn table(rows: &[NamedFigures], total: &Figures) -> Table {
+    let mut lines: Vec<_> = rows
+        .iter()
+        .take(MOST_ROWS)
+        .map(|row| cells(&row.name, &row.figures))
+        .collect();
+    if rows.len() > 1 {
+        lines.push(cells("total", total));
+    }
+    let others: usize = (1..COLUMNS.len())
+        .map(|column| {
+            let widest = lines.iter().map(|line| line[column].chars().count()).max();
+            widest.unwrap_or(0).max(COLUMNS[column].len()) + GAP
+        })
+        .sum();
+    let name_width = WIDTH.saturating_sub(others).max(SHORTEST_NAME);
+
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(COLUMNS);
-    for row in rows.iter().take(MOST_ROWS) {
-        table.add_row(cells(&row.name, &row.figures));
-    }
-    if rows.len() > 1 {
-        table.add_row(cells("total", total));
+    for mut line in lines {
+        line[0] = shortened(&line[0], name_width);
+        table.add_row(line);
     }
     for (i, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        match i {
-            0 => {
-                column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(NAME_WIDTH)));
-            }
-            _ => column.set_cell_alignment(CellAlignment::Right),
+        if i == 0 {
+            column.set_padding((0, 0));
+        } else {
+            column.set_padding((GAP as u16, 0));
+            column.set_cell_alignment(CellAlignment::Right);
         }
     }
     table
 }
 
-fn cells(name: &str, figures: &Figures) -> Vec<Cell> {
-    let held_and_peak = match figures.reserved_bytes {
-        0 => size(figures.peak_bytes),
-        held => format!("{} / {}", size(held), size(figures.peak_bytes)),
+fn cells(name: &str, figures: &Figures) -> [String; COLUMNS.len()] {
+    let denied = match figures.denied.calls {
+        0 => "-".into(),
+        calls => count(calls),
     };
     [
-        shortened(name),
+        name.into(),
         count(figures.acquires.calls),
-        if figures.denied.calls == 0 {
-            "-".into()
-        } else {
-            count(figures.denied.calls)
-        },
+        denied,
         size(figures.acquires.acquired_bytes),
-        most_frequent(&figures.sizes),
+        most_often(figures),
         count(figures.releases.calls),
-        held_and_peak,
-        in_pool(figures.acquire_time, figures.release_time),
+        size(figures.reserved_bytes),
+        size(figures.peak_bytes),
+        duration(figures.acquire_time.total + figures.release_time.total),
     ]
-    .map(Cell::new)
-    .into()
 }
 
-fn most_frequent(sizes: &RequestSizes) -> String {
-    let Some(most) = sizes.most_frequent() else {
+/// The most frequent size and its share of the acquires, a range where it is not known exactly.
+fn most_often(figures: &Figures) -> String {
+    let Some(most) = figures.sizes.most_frequent() else {
         return "-".into();
     };
-    let error = if most.error > 0 {
-        format!(" -{}", count(most.error))
-    } else {
-        String::new()
-    };
-    format!("{} x {}{error}", count(most.calls), size(most.bytes))
-}
-
-fn in_pool(acquiring: CallTime, releasing: CallTime) -> String {
-    duration(acquiring.total + releasing.total)
+    let percent = |calls: u64| 100 * calls / figures.acquires.calls.max(1);
+    let (least, most_calls) = (
+        percent(most.calls - most.error),
+        percent(most.calls).min(100),
+    );
+    match (least, most_calls) {
+        // It may just be the last of many sizes that were asked for once.
+        (0, _) => "varied".into(),
+        (share, same) if share == same => format!("{} {share} %", size(most.bytes)),
+        _ => format!("{} {least}-{most_calls} %", size(most.bytes)),
+    }
 }
 
 fn latency(f: &mut Formatter<'_>, what: &str, histogram: &Histogram) -> fmt::Result {
@@ -180,13 +191,13 @@ fn latency(f: &mut Formatter<'_>, what: &str, histogram: &Histogram) -> fmt::Res
 
 /// A long name loses its middle: the operator stands at its beginning, the partition often at
 /// its end.
-fn shortened(name: &str) -> String {
-    let width = usize::from(NAME_WIDTH) - 2;
+fn shortened(name: &str, width: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= width {
         return name.into();
     }
-    let (head, tail) = (width / 2, width - width / 2 - 1);
+    let tail = (width - 1) / 2;
+    let head = width - 1 - tail;
     chars[..head]
         .iter()
         .chain(&['…'])

@@ -7,8 +7,10 @@ mod display;
 pub use difference::Intervals;
 
 use crate::consumers::Reading;
+use crate::counters::LevelReading;
 use crate::figures::{Figures, Histogram};
 use crate::operator_name::operator_name;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,8 +110,7 @@ pub struct Holder {
 pub(crate) struct PoolReading {
     pub(crate) pool: Arc<str>,
     pub(crate) elapsed: Duration,
-    pub(crate) reserved_bytes: u64,
-    pub(crate) peak_bytes: u64,
+    pub(crate) level: LevelReading,
     pub(crate) acquire_buckets: Vec<u64>,
     pub(crate) release_buckets: Vec<u64>,
     pub(crate) denials: Vec<Denial>,
@@ -186,8 +187,8 @@ impl Snapshot {
         for row in finished.iter().chain(&overflow) {
             total.add(&row.figures);
         }
-        total.reserved_bytes = pool.reserved_bytes;
-        total.peak_bytes = pool.peak_bytes;
+        total.reserved_bytes = pool.level.reserved;
+        total.peak_bytes = pool.level.peak;
         let (acquire_time, release_time) = (total.acquire_time, total.release_time);
         Self {
             pool: pool.pool,
@@ -233,6 +234,14 @@ impl Snapshot {
             .map(|row| (operator_name(&row.name), &row.figures));
         let overflow = self.overflow.iter().map(|row| (&*row.name, &row.figures));
         added_up(live.chain(gone).chain(overflow))
+    }
+
+    /// All that a person can be shown: rows by name and, where there is none, by operator.
+    fn busiest_first(&self) -> Vec<NamedFigures> {
+        let mut rows = self.by_name();
+        rows.extend(self.overflow.iter().cloned());
+        rows.sort_by_key(|row| Reverse(row.figures.acquires.calls));
+        rows
     }
 
     /// The figures of an operator (see [`operator_name`]): of all its consumers, those that have

@@ -2,6 +2,7 @@
 //! few threads, and every value that a relaxed load may see.
 #![allow(
     dead_code,
+    unreachable_pub,
     unused_imports,
     reason = "the models use a part of each file"
 )]

@@ -41,3 +41,8 @@ fn a_number_is_found_while_the_table_grows() {
 fn consumers_come_count_and_go_and_nothing_is_lost() {
     models::consumers_come_count_and_go_and_nothing_is_lost();
 }
+
+#[test]
+fn no_more_is_shown_as_released_than_as_acquired() {
+    models::no_more_is_shown_as_released_than_as_acquired();
+}
