@@ -251,14 +251,9 @@ impl Repartitioner {
     }
 
     fn write_data_file(&mut self, path: &Path) -> Result<Vec<u64>> {
-        let mut spills = self
-            .spills
-            .iter()
-            .map(|spill| Ok((spill, spill.open()?)))
-            .collect::<Result<Vec<_>>>()?;
         let mut file = DataFile::create(path)?;
         for partition in 0..self.partitioner.partitions() {
-            self.writer.write_stream(partition, &mut spills, &self.buffer, file.out())?;
+            self.writer.write_stream(partition, &self.spills, &self.buffer, file.out())?;
             file.end_partition();
         }
         file.finish()

@@ -1,29 +1,23 @@
 //! Spill files: one for each spill, with the partitions' ranges kept in memory.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use datafusion_common::{Result, exec_err, not_impl_err};
+use datafusion_common::{DataFusionError, Result, exec_err, not_impl_err};
 use datafusion_execution::disk_manager::DiskManager;
 use datafusion_execution::{SpillFile, SpillWriter};
 
 use crate::repartition::messages::Counted;
 
-const WRITE_BUFFER_BYTES: usize = 128 << 10;
+const BUFFER_BYTES: usize = 128 << 10;
 
-/// A range of a spill file.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Range {
+/// Where the messages of a partition lie in a spill file.
+#[derive(Clone, Copy, Debug)]
+struct Range {
     start: u64,
     len: u64,
-}
-
-impl Range {
-    pub(super) fn len(self) -> u64 {
-        self.len
-    }
 }
 
 /// The bytes of memory that a spill keeps for each partition.
@@ -38,27 +32,16 @@ pub(super) struct SpillInProgress {
 }
 
 impl SpillInProgress {
-    pub(super) fn create(
-        disk_manager: &Arc<DiskManager>,
-        description: &str,
-        partitions: usize,
-    ) -> Result<Self> {
+    pub(super) fn create(disk_manager: &Arc<DiskManager>, description: &str, partitions: usize) -> Result<Self> {
         let file = disk_manager.create_tmp_file(description)?;
         let Some(path) = file.path().map(ToOwned::to_owned) else {
-            return not_impl_err!(
-                "{description}: spill files of a custom backend cannot be read by range; a local file is needed"
-            );
+            return not_impl_err!("spill files that are not local, for they are read by range");
         };
         let out = Counted {
-            out: BufWriter::with_capacity(WRITE_BUFFER_BYTES, file.open_writer()?),
+            out: BufWriter::with_capacity(BUFFER_BYTES, file.open_writer()?),
             bytes: 0,
         };
-        Ok(Self {
-            file,
-            path,
-            out,
-            ranges: Vec::with_capacity(partitions),
-        })
+        Ok(Self { file, path, out, ranges: Vec::with_capacity(partitions) })
     }
 
     /// Where the messages of the current partition go.
@@ -68,31 +51,20 @@ impl SpillInProgress {
 
     pub(super) fn end_partition(&mut self) {
         let start = self.ranges.last().map_or(0, |last| last.start + last.len);
-        self.ranges.push(Range {
-            start,
-            len: self.out.bytes - start,
-        });
+        self.ranges.push(Range { start, len: self.out.bytes - start });
     }
 
     pub(super) fn finish(self) -> Result<Spill> {
         let bytes = self.out.bytes;
-        let mut writer = self
-            .out
-            .out
-            .into_inner()
-            .map_err(io::IntoInnerError::into_error)?;
+        let mut writer = self.out.out.into_inner().map_err(io::IntoInnerError::into_error)?;
         writer.finish()?;
-        Ok(Spill {
-            _file: self.file,
-            path: self.path,
-            ranges: self.ranges,
-            bytes,
-        })
+        Ok(Spill { _file: self.file, path: self.path, ranges: self.ranges, bytes })
     }
 }
 
 /// A spill file, deleted when it is dropped.
 pub(super) struct Spill {
+    /// Keeps the file alive.
     _file: Arc<dyn SpillFile>,
     path: PathBuf,
     ranges: Vec<Range>,
@@ -105,31 +77,36 @@ impl Spill {
         self.bytes
     }
 
-    pub(super) fn range(&self, partition: usize) -> Range {
-        self.ranges[partition]
+    pub(super) fn has_rows(&self, partition: usize) -> bool {
+        self.ranges[partition].len > 0
     }
 
-    pub(super) fn open(&self) -> Result<SpillReader> {
-        Ok(SpillReader { file: File::open(&self.path)? })
+    /// The messages of a partition and their length, if there are any.
+    pub(super) fn read(&self, partition: usize) -> Result<Option<(impl Read + use<>, u64)>> {
+        let Range { start, len } = self.ranges[partition];
+        if len == 0 {
+            return Ok(None);
+        }
+        // Opened for each range rather than once: there may be more spills than a process may open files.
+        let open = || {
+            let mut file = File::open(&self.path)?;
+            file.seek(SeekFrom::Start(start))?;
+            Ok(file)
+        };
+        let file = open().map_err(|error: io::Error| {
+            DataFusionError::from(error).context(format!("opening the spill file {}", self.path.display()))
+        })?;
+        let capacity = BUFFER_BYTES.min(usize::try_from(len).unwrap_or(BUFFER_BYTES));
+        Ok(Some((BufReader::with_capacity(capacity, file.take(len)), len)))
     }
-}
 
-pub(super) struct SpillReader {
-    file: File,
-}
-
-impl SpillReader {
-    /// The bytes of a range of the file.
-    pub(super) fn read(&mut self, range: Range) -> Result<impl Read> {
-        self.file.seek(SeekFrom::Start(range.start))?;
-        Ok((&mut self.file).take(range.len))
-    }
-
-    /// Copies a range of the file to `out`.
-    pub(super) fn copy(&mut self, range: Range, out: &mut impl Write) -> Result<()> {
-        let copied = io::copy(&mut self.read(range)?, out)?;
-        if copied != range.len {
-            return exec_err!("a spill file ends {} bytes early", range.len - copied);
+    /// Copies the messages of a partition to `out`.
+    pub(super) fn copy(&self, partition: usize, out: &mut impl Write) -> Result<()> {
+        if let Some((mut messages, len)) = self.read(partition)? {
+            let copied = io::copy(&mut messages, out)?;
+            if copied != len {
+                return exec_err!("the spill file {} ends {} bytes early", self.path.display(), len - copied);
+            }
         }
         Ok(())
     }

@@ -5,5 +5,8 @@ mod recording_pool;
 
 mod figures;
 mod files;
+mod generate;
 mod limits;
+mod model;
+mod properties;
 mod support;
