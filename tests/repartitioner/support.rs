@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, Int32Array, RecordBatch};
 use arrow::compute::concat_batches;
+use arrow::datatypes::Int32Type;
 use datafusion_common::Result;
 use datafusion_counting_pool::Shuffle;
 use datafusion_execution::memory_pool::MemoryPool;
@@ -55,6 +56,11 @@ impl Output {
 pub(crate) fn keys(values: impl Into<Vec<i32>>) -> RecordBatch {
     let array: ArrayRef = Arc::new(Int32Array::from(values.into()));
     RecordBatch::try_from_iter([("key", array)]).unwrap()
+}
+
+/// The values of the column that [`keys`] makes.
+pub(crate) fn values(batch: &RecordBatch) -> Vec<i32> {
+    batch.column(0).as_primitive::<Int32Type>().values().to_vec()
 }
 
 /// The rows of each partition, as one batch.
