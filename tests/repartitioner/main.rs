@@ -4,11 +4,14 @@
 mod recording_pool;
 
 mod cases;
+mod corruption;
+mod faults;
 mod figures;
 mod files;
 mod generate;
 mod limits;
 mod model;
+mod partitioning;
 mod properties;
 mod sizes;
 mod support;
