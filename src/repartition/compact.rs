@@ -16,7 +16,11 @@ use crate::repartition::types::is_view;
 ///   buffers of exactly the bytes of their rows.
 /// - A null may cover content, which the kernels move like any other.
 pub(super) fn compact(array: ArrayRef) -> Result<ArrayRef> {
-    let array = if covers_content(&array) { uncover(&array)? } else { array };
+    let array = if covers_content(&array) {
+        uncover(&array)?
+    } else {
+        array
+    };
     match array.data_type() {
         DataType::Utf8View => Ok(Arc::new(array.as_string_view().gc())),
         DataType::BinaryView => Ok(Arc::new(array.as_binary_view().gc())),
@@ -33,7 +37,9 @@ pub(super) fn compact(array: ArrayRef) -> Result<ArrayRef> {
 
 /// Whether compacting would change anything.
 fn is_loose(data: &ArrayData) -> bool {
-    is_view(data.data_type()) || covers_content(&make_array(data.clone())) || data.child_data().iter().any(is_loose)
+    is_view(data.data_type())
+        || covers_content(&make_array(data.clone()))
+        || data.child_data().iter().any(is_loose)
 }
 
 fn compact_children(data: ArrayData) -> Result<ArrayData> {

@@ -50,12 +50,16 @@ impl<R: Read> BatchDecoder<R> {
         };
         let (message, schema) = decoder.read_message(|message, _| {
             let Some(schema) = message.header_as_schema() else {
-                return exec_err!("a stream starts with a {:?}, not a schema", message.header_type());
+                return exec_err!(
+                    "a stream starts with a {:?}, not a schema",
+                    message.header_type()
+                );
             };
             guarded(|| fb_to_schema(schema))
         })?;
         decoder.pending = message;
-        decoder.schema = schema.ok_or_else(|| exec_datafusion_err!("a stream ends before its schema"))?;
+        decoder.schema =
+            schema.ok_or_else(|| exec_datafusion_err!("a stream ends before its schema"))?;
         Ok(decoder)
     }
 
@@ -103,7 +107,8 @@ impl<R: Read> BatchDecoder<R> {
         }
         let mut metadata = self.room_for(i64::from(length))?;
         self.read(&mut metadata)?;
-        let message = root_as_message(&metadata).map_err(|error| exec_datafusion_err!("no message: {error}"))?;
+        let message = root_as_message(&metadata)
+            .map_err(|error| exec_datafusion_err!("no message: {error}"))?;
         let mut body = self.room_for(message.bodyLength())?;
         self.read(&mut body)?;
         let seen = look(message, &body)?;
@@ -118,7 +123,10 @@ impl<R: Read> BatchDecoder<R> {
     fn room_for(&self, length: i64) -> Result<Vec<u8>> {
         match u64::try_from(length) {
             Ok(bytes) if bytes <= self.remaining => Ok(vec![0; bytes as usize]),
-            _ => exec_err!("a message of {length} bytes is announced where there are {}", self.remaining),
+            _ => exec_err!(
+                "a message of {length} bytes is announced where there are {}",
+                self.remaining
+            ),
         }
     }
 
@@ -145,7 +153,9 @@ const MAX_RATIO: i64 = 1 << 17;
 fn check_body(message: Message<'_>, body: &[u8]) -> Result<()> {
     let batch = match message.header_type() {
         MessageHeader::RecordBatch => message.header_as_record_batch(),
-        MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|batch| batch.data()),
+        MessageHeader::DictionaryBatch => message
+            .header_as_dictionary_batch()
+            .and_then(|batch| batch.data()),
         other => return exec_err!("a message of type {other:?} is found among batches"),
     };
     let Some(batch) = batch else {
@@ -156,7 +166,10 @@ fn check_body(message: Message<'_>, body: &[u8]) -> Result<()> {
         let range = usize::try_from(offset).ok().zip(offset.checked_add(length));
         let range = range.and_then(|(start, end)| Some(start..usize::try_from(end).ok()?));
         let Some(bytes) = range.and_then(|range| body.get(range)) else {
-            return exec_err!("a buffer of {length} bytes at {offset} lies outside of its message's {}", body.len());
+            return exec_err!(
+                "a buffer of {length} bytes at {offset} lies outside of its message's {}",
+                body.len()
+            );
         };
         if batch.compression().is_some()
             && let Some(uncompressed) = bytes.first_chunk()

@@ -11,7 +11,7 @@ use crate::repartition::buffer::Buffer;
 use crate::repartition::decoder::BatchDecoder;
 use crate::repartition::messages::END_OF_STREAM;
 use crate::repartition::selection::{Run, Selection};
-use crate::repartition::spill::Spill;
+use crate::repartition::spill::SpillReader;
 
 /// Some rows of a partition: all of a batch that was spilled, or some that are buffered.
 pub(super) struct Part<'a> {
@@ -30,9 +30,9 @@ impl Part<'_> {
 }
 
 /// The rows of a partition in input order: what was spilled, decoded as it is asked for, and what is buffered.
-pub(super) struct Parts<'a> {
+pub(super) struct Parts<'a, 's> {
     partition: usize,
-    spills: slice::Iter<'a, Spill>,
+    spills: slice::IterMut<'a, SpillReader<'s>>,
     schema_message: &'a [u8],
     decoder: Option<BatchDecoder<Box<dyn Read + 'a>>>,
     buffered: Box<dyn Iterator<Item = Selection<'a>> + 'a>,
@@ -40,18 +40,18 @@ pub(super) struct Parts<'a> {
     queue: VecDeque<Selection<'a>>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a, 's> Parts<'a, 's> {
     /// `schema_message` is what spilled messages would follow in a stream.
     pub(super) fn new(
         partition: usize,
-        spills: &'a [Spill],
+        spills: &'a mut [SpillReader<'s>],
         buffer: &'a Buffer,
         schema_message: &'a [u8],
         batch_size: usize,
     ) -> Self {
         Self {
             partition,
-            spills: spills.iter(),
+            spills: spills.iter_mut(),
             schema_message,
             decoder: None,
             buffered: Box::new(buffer.selections(partition, batch_size)),
@@ -65,7 +65,8 @@ impl<'a> Parts<'a> {
             return Ok(Some(part));
         }
         if self.queue.is_empty() {
-            self.queue.extend(self.buffered.next().iter().flat_map(Selection::by_batch));
+            self.queue
+                .extend(self.buffered.next().iter().flat_map(Selection::by_batch));
         }
         Ok(self.queue.pop_front().map(buffered))
     }
@@ -74,7 +75,10 @@ impl<'a> Parts<'a> {
     pub(super) fn next(&mut self, max_rows: usize) -> Result<Option<Part<'a>>> {
         if let Some(part) = self.next_spilled()? {
             if part.selection.len() > max_rows {
-                return internal_err!("a spilled batch has {} rows, not {max_rows}", part.selection.len());
+                return internal_err!(
+                    "a spilled batch has {} rows, not {max_rows}",
+                    part.selection.len()
+                );
             }
             return Ok(Some(part));
         }
@@ -94,8 +98,15 @@ impl<'a> Parts<'a> {
             if let Some(decoder) = &mut self.decoder {
                 if let Some(batch) = decoder.next_batch()? {
                     let batch = Batch::try_new(batch)?;
-                    let whole = Run { batch: 0, start: 0, len: batch.rows as u32 };
-                    return Ok(Some(Part { selection: Selection::Runs(vec![whole]), spilled: Some(batch) }));
+                    let whole = Run {
+                        batch: 0,
+                        start: 0,
+                        len: batch.rows as u32,
+                    };
+                    return Ok(Some(Part {
+                        selection: Selection::Runs(vec![whole]),
+                        spilled: Some(batch),
+                    }));
                 }
                 self.decoder = None;
             }
@@ -114,5 +125,8 @@ impl<'a> Parts<'a> {
 }
 
 fn buffered(selection: Selection<'_>) -> Part<'_> {
-    Part { spilled: None, selection }
+    Part {
+        spilled: None,
+        selection,
+    }
 }

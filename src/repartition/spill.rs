@@ -32,7 +32,11 @@ pub(super) struct SpillInProgress {
 }
 
 impl SpillInProgress {
-    pub(super) fn create(disk_manager: &Arc<DiskManager>, description: &str, partitions: usize) -> Result<Self> {
+    pub(super) fn create(
+        disk_manager: &Arc<DiskManager>,
+        description: &str,
+        partitions: usize,
+    ) -> Result<Self> {
         let file = disk_manager.create_tmp_file(description)?;
         let Some(path) = file.path().map(ToOwned::to_owned) else {
             return not_impl_err!("spill files that are not local, for they are read by range");
@@ -41,7 +45,12 @@ impl SpillInProgress {
             out: BufWriter::with_capacity(BUFFER_BYTES, file.open_writer()?),
             bytes: 0,
         };
-        Ok(Self { file, path, out, ranges: Vec::with_capacity(partitions) })
+        Ok(Self {
+            file,
+            path,
+            out,
+            ranges: Vec::with_capacity(partitions),
+        })
     }
 
     /// Where the messages of the current partition go.
@@ -51,14 +60,26 @@ impl SpillInProgress {
 
     pub(super) fn end_partition(&mut self) {
         let start = self.ranges.last().map_or(0, |last| last.start + last.len);
-        self.ranges.push(Range { start, len: self.out.bytes - start });
+        self.ranges.push(Range {
+            start,
+            len: self.out.bytes - start,
+        });
     }
 
     pub(super) fn finish(self) -> Result<Spill> {
         let bytes = self.out.bytes;
-        let mut writer = self.out.out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let mut writer = self
+            .out
+            .out
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)?;
         writer.finish()?;
-        Ok(Spill { _file: self.file, path: self.path, ranges: self.ranges, bytes })
+        Ok(Spill {
+            _file: self.file,
+            path: self.path,
+            ranges: self.ranges,
+            bytes,
+        })
     }
 }
 
@@ -77,35 +98,84 @@ impl Spill {
         self.bytes
     }
 
-    pub(super) fn has_rows(&self, partition: usize) -> bool {
-        self.ranges[partition].len > 0
+    fn open(&self, buffer_bytes: usize) -> Result<BufReader<File>> {
+        let file = File::open(&self.path).map_err(|error| {
+            DataFusionError::from(error)
+                .context(format!("opening the spill file {}", self.path.display()))
+        })?;
+        Ok(BufReader::with_capacity(buffer_bytes, file))
+    }
+}
+
+/// How many spill files are kept open while they are read. There may be more of them than a process may open.
+const MAX_OPEN_FILES: usize = 128;
+
+/// What the buffers of all spill files together hold while they are read.
+const READ_BUFFERS_BYTES: usize = 8 << 20;
+
+/// Reads the partitions of a spill file, one after the other. They lie in it in that order.
+pub(super) struct SpillReader<'a> {
+    spill: &'a Spill,
+    file: Option<BufReader<File>>,
+    /// Where the file has been read to.
+    position: u64,
+    keep_open: bool,
+    buffer_bytes: usize,
+}
+
+impl<'a> SpillReader<'a> {
+    pub(super) fn for_all(spills: &'a [Spill]) -> Vec<Self> {
+        let buffer_bytes = BUFFER_BYTES
+            .min(READ_BUFFERS_BYTES / spills.len().max(1))
+            .max(4096);
+        let reader = |(number, spill)| Self {
+            spill,
+            file: None,
+            position: 0,
+            keep_open: number < MAX_OPEN_FILES,
+            buffer_bytes,
+        };
+        spills.iter().enumerate().map(reader).collect()
     }
 
-    /// The messages of a partition and their length, if there are any.
-    pub(super) fn read(&self, partition: usize) -> Result<Option<(impl Read + use<>, u64)>> {
-        let Range { start, len } = self.ranges[partition];
+    pub(super) fn has_rows(&self, partition: usize) -> bool {
+        self.spill.ranges[partition].len > 0
+    }
+
+    /// The messages of a partition and their length, if there are any. They must be read to their end.
+    pub(super) fn read(&mut self, partition: usize) -> Result<Option<(impl Read, u64)>> {
+        let Range { start, len } = self.spill.ranges[partition];
         if len == 0 {
             return Ok(None);
         }
-        // Opened for each range rather than once: there may be more spills than a process may open files.
-        let open = || {
-            let mut file = File::open(&self.path)?;
-            file.seek(SeekFrom::Start(start))?;
-            Ok(file)
+        if !self.keep_open {
+            self.file = None;
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                self.position = 0;
+                none.insert(self.spill.open(self.buffer_bytes)?)
+            }
         };
-        let file = open().map_err(|error: io::Error| {
-            DataFusionError::from(error).context(format!("opening the spill file {}", self.path.display()))
-        })?;
-        let capacity = BUFFER_BYTES.min(usize::try_from(len).unwrap_or(BUFFER_BYTES));
-        Ok(Some((BufReader::with_capacity(capacity, file.take(len)), len)))
+        if self.position != start {
+            file.seek(SeekFrom::Start(start))?;
+        }
+        self.position = start + len;
+        Ok(Some((file.take(len), len)))
     }
 
     /// Copies the messages of a partition to `out`.
-    pub(super) fn copy(&self, partition: usize, out: &mut impl Write) -> Result<()> {
+    pub(super) fn copy(&mut self, partition: usize, out: &mut impl Write) -> Result<()> {
+        let path = &self.spill.path;
         if let Some((mut messages, len)) = self.read(partition)? {
             let copied = io::copy(&mut messages, out)?;
             if copied != len {
-                return exec_err!("the spill file {} ends {} bytes early", self.path.display(), len - copied);
+                return exec_err!(
+                    "the spill file {} ends {} bytes early",
+                    path.display(),
+                    len - copied
+                );
             }
         }
         Ok(())

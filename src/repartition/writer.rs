@@ -13,7 +13,23 @@ use crate::repartition::gather::Gatherer;
 use crate::repartition::messages::{END_OF_STREAM, MessageEncoder};
 use crate::repartition::parts::{Part, Parts};
 use crate::repartition::selection::Selection;
-use crate::repartition::spill::Spill;
+use crate::repartition::spill::{Spill, SpillReader};
+
+/// Reads what was spilled, partition after partition.
+pub(super) struct Spilled<'a> {
+    readers: Vec<SpillReader<'a>>,
+    /// To look at the rows of a partition before they are read.
+    scouts: Vec<SpillReader<'a>>,
+}
+
+impl<'a> Spilled<'a> {
+    pub(super) fn new(spills: &'a [Spill]) -> Self {
+        Self {
+            readers: SpillReader::for_all(spills),
+            scouts: SpillReader::for_all(spills),
+        }
+    }
+}
 
 /// Gathers, encodes and writes, and measures how long that takes.
 #[derive(Debug)]
@@ -41,9 +57,14 @@ impl PartitionWriter {
     }
 
     /// Writes the messages of a partition's buffered rows, for a spill.
-    pub(super) fn write_messages(&mut self, partition: usize, buffer: &Buffer, out: &mut impl Write) -> Result<()> {
+    pub(super) fn write_messages(
+        &mut self,
+        partition: usize,
+        buffer: &Buffer,
+        out: &mut impl Write,
+    ) -> Result<()> {
         if self.gatherer.has_dictionaries() {
-            return self.write_with_dictionaries(partition, &[], buffer, out);
+            return self.write_with_dictionaries(partition, &mut Spilled::new(&[]), buffer, out);
         }
         for selection in buffer.selections(partition, self.batch_size) {
             self.write_selection(buffer.batches(), &selection, out)?;
@@ -56,20 +77,25 @@ impl PartitionWriter {
     pub(super) fn write_stream(
         &mut self,
         partition: usize,
-        spills: &[Spill],
+        spilled: &mut Spilled<'_>,
         buffer: &Buffer,
         out: &mut impl Write,
     ) -> Result<()> {
-        let spilled = spills.iter().any(|spill| spill.has_rows(partition));
-        if !spilled && !buffer.has_rows(partition) {
+        let mut readers = spilled.readers.iter();
+        if !buffer.has_rows(partition) && !readers.any(|reader| reader.has_rows(partition)) {
             return Ok(());
         }
         self.timed(|writer| Ok(out.write_all(writer.encoder.schema_message())?))?;
         if self.gatherer.has_dictionaries() {
-            self.write_with_dictionaries(partition, spills, buffer, out)?;
+            self.write_with_dictionaries(partition, spilled, buffer, out)?;
         } else {
             // Messages without dictionaries mean the same in every stream of the schema.
-            self.timed(|_| spills.iter().try_for_each(|spill| spill.copy(partition, out)))?;
+            self.timed(|_| {
+                spilled
+                    .readers
+                    .iter_mut()
+                    .try_for_each(|reader| reader.copy(partition, out))
+            })?;
             self.write_messages(partition, buffer, out)?;
         }
         self.timed(|_| Ok(out.write_all(&END_OF_STREAM)?))
@@ -81,14 +107,26 @@ impl PartitionWriter {
     fn write_with_dictionaries(
         &mut self,
         partition: usize,
-        spills: &[Spill],
+        spilled: &mut Spilled<'_>,
         buffer: &Buffer,
         out: &mut impl Write,
     ) -> Result<()> {
         self.encoder.restart()?;
         let schema = self.encoder.schema_message().to_vec();
-        let mut scouted = Parts::new(partition, spills, buffer, &schema, self.batch_size);
-        let mut written = Parts::new(partition, spills, buffer, &schema, self.batch_size);
+        let mut scouted = Parts::new(
+            partition,
+            &mut spilled.scouts,
+            buffer,
+            &schema,
+            self.batch_size,
+        );
+        let mut written = Parts::new(
+            partition,
+            &mut spilled.readers,
+            buffer,
+            &schema,
+            self.batch_size,
+        );
         let mut ahead = scouted.next_of_one_batch()?;
         while ahead.is_some() {
             self.gatherer.reset();
@@ -126,11 +164,20 @@ impl PartitionWriter {
         }
     }
 
-    fn write_selection(&mut self, batches: &[Batch], selection: &Selection<'_>, out: &mut impl Write) -> Result<()> {
+    fn write_selection(
+        &mut self,
+        batches: &[Batch],
+        selection: &Selection<'_>,
+        out: &mut impl Write,
+    ) -> Result<()> {
         let started = Instant::now();
         let gathered = self.gatherer.gather(batches, selection)?;
         self.interleave_time += started.elapsed();
-        self.timed(|writer| gathered.iter().try_for_each(|batch| writer.encoder.write(batch, out)))
+        self.timed(|writer| {
+            gathered
+                .iter()
+                .try_for_each(|batch| writer.encoder.write(batch, out))
+        })
     }
 
     fn timed<T>(&mut self, write: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {

@@ -1,267 +1,14 @@
-//! What a repartitioner must survive, case by case.
+//! Batches, schemas and options of all kinds, case by case.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
-use datafusion_common::{DataFusionError, Result};
-use datafusion_counting_pool::{Layout, PartitionBy, Repartitioner, RepartitionerBuilder, Shuffle, is_resources_exhausted};
-use datafusion_execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion_execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryConsumer, UnboundedMemoryPool};
-use datafusion_execution::runtime_env::RuntimeEnvBuilder;
+use datafusion_common::Result;
+use datafusion_counting_pool::{Layout, PartitionBy, Repartitioner, Shuffle};
 
-use crate::recording_pool::Call::{Forced, Granted, Refused, Released};
 use crate::recording_pool::RecordingPool;
-use crate::support::{Output, keys, read, runtime_of};
-
-/// Of batches of one `Int32` column, which are charged 4 bytes a row and nothing else.
-fn single() -> RepartitionerBuilder {
-    Repartitioner::builder(keys([]).schema(), PartitionBy::single())
-}
-
-fn by_key(partitions: usize) -> RepartitionerBuilder {
-    Repartitioner::builder(keys([]).schema(), PartitionBy::hash_columns(["key"], partitions))
-}
-
-/// Batches of 100 rows, which hold their number.
-fn insert(writer: &mut Repartitioner, batches: std::ops::Range<i32>) -> Result<()> {
-    batches.into_iter().try_for_each(|batch| writer.insert_batch(keys(vec![batch; 100])))
-}
-
-fn numbers(shuffle: &Shuffle) -> Result<Vec<i32>> {
-    let rows = read(shuffle)?;
-    Ok(rows.iter().flat_map(|batch| crate::support::values(batch)).collect())
-}
-
-fn in_order(batches: std::ops::Range<i32>) -> Vec<i32> {
-    batches.flat_map(|batch| [batch; 100]).collect()
-}
-
-#[test]
-fn denied_a_step_but_not_the_deficit_it_does_not_spill() -> Result<()> {
-    let pool = RecordingPool::new(GreedyMemoryPool::new(1500));
-    let output = Output::new();
-    let mut writer = single().with_reservation_step(1000).build(0, &runtime_of(&pool))?;
-    insert(&mut writer, 0..3)?;
-    assert_eq!(pool.calls(), [Granted(1000), Refused(1000), Granted(200)]);
-    let shuffle = writer.finish(output.path())?;
-    assert_eq!(shuffle.metrics().spill_count, 0);
-    assert_eq!(numbers(&shuffle)?, in_order(0..3));
-    Ok(())
-}
-
-#[test]
-fn denied_both_it_spills_what_did_not_fit_too() -> Result<()> {
-    let pool = RecordingPool::new(GreedyMemoryPool::new(1100));
-    let output = Output::new();
-    let mut writer = single().with_reservation_step(1000).build(0, &runtime_of(&pool))?;
-    insert(&mut writer, 0..3)?;
-    // 1,200 bytes are in memory, of which 1,000 are reserved; slack was never among them.
-    assert_eq!(
-        pool.calls(),
-        [Granted(1000), Refused(1000), Refused(200), Released(1000), Forced(16)]
-    );
-    assert_eq!(writer.metrics().spilled_bytes, 1200);
-    insert(&mut writer, 3..4)?;
-    let shuffle = writer.finish(output.path())?;
-    assert_eq!(shuffle.metrics().spilled_bytes, 1200);
-    assert_eq!(numbers(&shuffle)?, in_order(0..4));
-    assert_eq!(pool.as_pool().reserved(), 0);
-    Ok(())
-}
-
-#[test]
-fn slack_is_not_reported_as_spilled() -> Result<()> {
-    let pool = RecordingPool::unbounded();
-    let mut writer = single()
-        .with_reservation_step(1000)
-        .with_max_buffer_bytes(Some(8000))
-        .build(0, &runtime_of(&pool))?;
-    insert(&mut writer, 0..21)?;
-    // 21 batches are the first beyond 8,000 bytes. 9,000 were reserved.
-    assert_eq!(pool.released(), [9000]);
-    assert_eq!(writer.metrics().spilled_bytes, 8400);
-    Ok(())
-}
-
-#[test]
-fn the_same_allocation_counts_again_in_a_later_spill() -> Result<()> {
-    let mut writer = single()
-        .with_max_buffer_bytes(Some(0))
-        .build(0, &runtime_of(&RecordingPool::unbounded()))?;
-    let batch = keys(vec![1; 100]);
-    for _ in 0..3 {
-        writer.insert_batch(batch.clone())?;
-    }
-    assert_eq!((writer.metrics().spill_count, writer.metrics().spilled_bytes), (3, 1200));
-    Ok(())
-}
-
-#[test]
-fn another_error_of_the_pool_is_no_reason_to_spill() -> Result<()> {
-    let pool = RecordingPool::with_answer(UnboundedMemoryPool::default(), |number, _| {
-        (number == 2).then(|| DataFusionError::Execution("the pool is broken".into()))
-    });
-    let runtime = runtime_of(&pool);
-    let mut writer = single().with_reservation_step(0).build(0, &runtime)?;
-    let error = insert(&mut writer, 0..3).unwrap_err();
-    assert_eq!(error.to_string(), "Execution error: the pool is broken");
-    assert_eq!(pool.calls(), [Granted(400), Granted(400), Refused(400), Released(800)]);
-    assert_eq!(runtime.disk_manager.spilling_progress().active_files_count, 0);
-    Ok(())
-}
-
-#[test]
-fn after_an_error_there_is_nothing_but_errors() -> Result<()> {
-    let pool = RecordingPool::with_answer(UnboundedMemoryPool::default(), |_, _| {
-        Some(DataFusionError::Execution("the pool is broken".into()))
-    });
-    let output = Output::new();
-    let mut writer = single().build(3, &runtime_of(&pool))?;
-    insert(&mut writer, 0..1).unwrap_err();
-    let error = insert(&mut writer, 1..2).unwrap_err();
-    assert!(error.to_string().contains("ShuffleRepartitioner[3] has failed before"), "{error}");
-    let error = writer.finish(output.path()).unwrap_err();
-    assert!(error.to_string().contains("ShuffleRepartitioner[3] has failed before"), "{error}");
-    assert!(output.files().is_empty());
-    Ok(())
-}
-
-#[test]
-fn the_very_first_batch_may_be_denied() -> Result<()> {
-    for pool_bytes in [0, 399] {
-        for step in [0, 1 << 20] {
-            let pool = RecordingPool::new(GreedyMemoryPool::new(pool_bytes));
-            let output = Output::new();
-            let mut writer = single().with_reservation_step(step).build(0, &runtime_of(&pool))?;
-            insert(&mut writer, 0..2)?;
-            // A spill leaves 16 bytes behind, so the second batch does not fit either.
-            assert_eq!((writer.metrics().spill_count, writer.metrics().spilled_bytes), (2, 800));
-            assert_eq!(numbers(&writer.finish(output.path())?)?, in_order(0..2));
-            assert_eq!(pool.as_pool().reserved(), 0);
-        }
-    }
-    Ok(())
-}
-
-#[test]
-fn a_step_larger_than_the_pool_is_no_hindrance() -> Result<()> {
-    let pool = RecordingPool::new(GreedyMemoryPool::new(4000));
-    let output = Output::new();
-    let mut writer = single().with_reservation_step(5000).build(0, &runtime_of(&pool))?;
-    insert(&mut writer, 0..10)?;
-    let shuffle = writer.finish(output.path())?;
-    assert_eq!(shuffle.metrics().spill_count, 0);
-    assert_eq!(pool.refused(), 10);
-    assert_eq!(numbers(&shuffle)?, in_order(0..10));
-    Ok(())
-}
-
-#[test]
-fn a_hog_in_the_same_pool_makes_it_spill() -> Result<()> {
-    let pool = RecordingPool::new(GreedyMemoryPool::new(1 << 20));
-    let hog = MemoryConsumer::new("hog").register(&pool.as_pool());
-    hog.try_grow((1 << 20) - 5000)?;
-    let output = Output::new();
-    let mut writer = by_key(7).build(0, &runtime_of(&pool))?;
-    insert(&mut writer, 0..40)?;
-    let shuffle = writer.finish(output.path())?;
-    assert!(pool.refused() >= 1);
-    assert!(shuffle.metrics().spill_count >= 1, "{:?}", shuffle.metrics());
-    let mut found = numbers(&shuffle)?;
-    found.sort_unstable();
-    assert_eq!(found, in_order(0..40));
-    drop(hog);
-    assert_eq!(pool.as_pool().reserved(), 0);
-    Ok(())
-}
-
-#[test]
-fn two_writers_share_a_fair_pool() -> Result<()> {
-    let pool = RecordingPool::new(FairSpillPool::new(20_000));
-    let runtime = runtime_of(&pool);
-    let (first, second) = (Output::new(), Output::new());
-    let mut writers = [by_key(3).build(0, &runtime)?, by_key(3).build(1, &runtime)?];
-    for batch in 0..40 {
-        for writer in &mut writers {
-            insert(writer, batch..batch + 1)?;
-        }
-    }
-    for (writer, output) in writers.into_iter().zip([&first, &second]) {
-        let shuffle = writer.finish(output.path())?;
-        assert!(shuffle.metrics().spill_count >= 1, "{:?}", shuffle.metrics());
-        let mut found = numbers(&shuffle)?;
-        found.sort_unstable();
-        assert_eq!(found, in_order(0..40));
-    }
-    assert_eq!(pool.as_pool().reserved(), 0);
-    Ok(())
-}
-
-#[test]
-fn the_bookkeeping_of_spills_is_charged_and_never_refused() -> Result<()> {
-    // A pool that grants nothing: each batch is a spill of 16,000 ranges.
-    let pool = RecordingPool::new(GreedyMemoryPool::new(0));
-    let output = Output::new();
-    let mut writer = by_key(16_000).build(0, &runtime_of(&pool))?;
-    insert(&mut writer, 0..11)?;
-    assert_eq!(writer.metrics().spill_count, 11);
-    assert_eq!(pool.acquired(), [256_000; 11]);
-    assert_eq!(pool.as_pool().reserved(), 11 * 16_000 * 16);
-    let shuffle = writer.finish(output.path())?;
-    assert_eq!(pool.released(), [2_816_000]);
-    assert_eq!(shuffle.metrics().pool_acquisitions, pool.acquisitions() as u64);
-    Ok(())
-}
-
-#[test]
-fn a_disabled_disk_manager_shows_the_denial_of_the_pool() -> Result<()> {
-    let pool = RecordingPool::new(GreedyMemoryPool::new(1000));
-    let runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(pool.as_pool())
-        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled))
-        .build_arc()?;
-    let mut writer = single().build(0, &runtime)?;
-    let error = insert(&mut writer, 0..3).unwrap_err();
-    assert!(is_resources_exhausted(&error), "{error}");
-    assert!(error.to_string().contains("ShuffleRepartitioner[0]"), "{error}");
-    assert!(!error.to_string().contains("DiskManager"), "{error}");
-    assert_eq!(pool.as_pool().reserved(), 0);
-
-    // A limit of one's own has no denial to show.
-    let mut writer = single().with_max_buffer_bytes(Some(0)).build(0, &runtime)?;
-    let error = insert(&mut writer, 0..1).unwrap_err();
-    assert!(error.to_string().contains("spill 1 of ShuffleRepartitioner[0]"), "{error}");
-    assert_eq!(pool.as_pool().reserved(), 0);
-    Ok(())
-}
-
-#[test]
-fn dropped_unfinished_it_leaves_nothing_behind() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let pool = RecordingPool::unbounded();
-    let runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(pool.as_pool())
-        .with_temp_file_path(folder.path())
-        .build_arc()?;
-    let files = || walk(folder.path());
-    let mut writer = by_key(7).with_max_buffer_bytes(Some(3000)).build(0, &runtime)?;
-    insert(&mut writer, 0..10)?;
-    let spills = writer.metrics().spill_count;
-    assert!(spills > 0);
-    assert_eq!(files() as u64, spills);
-    assert!(pool.as_pool().reserved() > 0);
-    drop(writer);
-    assert_eq!(files(), 0);
-    assert_eq!(pool.as_pool().reserved(), 0);
-    assert_eq!(runtime.disk_manager.used_disk_space(), 0);
-    Ok(())
-}
-
-fn walk(folder: &std::path::Path) -> usize {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.map(|path| if path.is_dir() { walk(&path) } else { 1 }).sum()
-}
+use crate::support::{Output, by_key, in_order, insert, keys, numbers, runtime_of, single};
 
 #[test]
 fn rows_without_columns_keep_their_number() -> Result<()> {
@@ -270,7 +17,11 @@ fn rows_without_columns_keep_their_number() -> Result<()> {
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         RecordBatch::try_new_with_options(Arc::clone(&schema), vec![], &options).unwrap()
     };
-    for by in [PartitionBy::single(), PartitionBy::round_robin(2), PartitionBy::hash_columns([""; 0], 2)] {
+    for by in [
+        PartitionBy::single(),
+        PartitionBy::round_robin(2),
+        PartitionBy::hash_columns([""; 0], 2),
+    ] {
         for limit in [None, Some(0)] {
             let output = Output::new();
             let mut writer = Repartitioner::builder(Arc::clone(&schema), by.clone())
@@ -279,7 +30,10 @@ fn rows_without_columns_keep_their_number() -> Result<()> {
             for count in [10_000, 0, 5] {
                 writer.insert_batch(rows(count))?;
             }
-            let shuffle = Shuffle::open(writer.finish(output.path())?.data_path(), Arc::clone(&schema))?;
+            let shuffle = Shuffle::open(
+                writer.finish(output.path())?.data_path(),
+                Arc::clone(&schema),
+            )?;
             let mut total = 0;
             for partition in 0..shuffle.partitions() {
                 for batch in shuffle.partition(partition)? {
@@ -300,9 +54,18 @@ fn a_large_batch_is_taken_in_by_slices_and_goes_out_in_batches() -> Result<()> {
         .with_max_buffer_bytes(Some(400))
         .build(0, &runtime_of(&RecordingPool::unbounded()))?;
     writer.insert_batch(keys((0..100).collect::<Vec<_>>()))?;
-    assert_eq!((writer.metrics().input_batches, writer.metrics().input_rows), (1, 100));
+    assert_eq!(
+        (writer.metrics().input_batches, writer.metrics().input_rows),
+        (1, 100)
+    );
     // The first slice is charged the 400 bytes that it pins, the others nothing more.
-    assert_eq!((writer.metrics().buffered_bytes, writer.metrics().spill_count), (400, 0));
+    assert_eq!(
+        (
+            writer.metrics().buffered_bytes,
+            writer.metrics().spill_count
+        ),
+        (400, 0)
+    );
     let shuffle = writer.finish(output.path())?;
     let batches: Vec<_> = shuffle.partition(0)?.collect::<Result<_>>()?;
     let lengths: Vec<_> = batches.iter().map(RecordBatch::num_rows).collect();
@@ -315,8 +78,13 @@ fn a_large_batch_is_taken_in_by_slices_and_goes_out_in_batches() -> Result<()> {
 fn the_reordered_layout_is_charged_for_what_it_holds() -> Result<()> {
     // A batch of 10 rows out of 1,000: the indexed layout pins them all.
     let slice = || keys(vec![1; 1000]).slice(500, 10);
-    for (layout, bytes) in [(Layout::Indexed, 4000 + 10 * 8), (Layout::Reordered, 10 * 4 + 4 * 12)] {
-        let mut writer = by_key(5).with_layout(layout).build(0, &runtime_of(&RecordingPool::unbounded()))?;
+    for (layout, bytes) in [
+        (Layout::Indexed, 4000 + 10 * 8),
+        (Layout::Reordered, 10 * 4 + 4 * 12),
+    ] {
+        let mut writer = by_key(5)
+            .with_layout(layout)
+            .build(0, &runtime_of(&RecordingPool::unbounded()))?;
         writer.insert_batch(slice())?;
         assert_eq!(writer.metrics().buffered_bytes, bytes, "{layout:?}");
     }
@@ -330,14 +98,22 @@ fn more_dictionary_values_than_keys_are_written_by_and_by() -> Result<()> {
 
     // 20 dictionaries of 100 values each, of which 128 have a key.
     let batch = |number: i32| {
-        let values = StringArray::from_iter_values((0..100).map(|value| format!("value {}", value + number * 50)));
-        let keys = (0..100).map(|key| (key % 7 != 0).then_some(key as i8)).collect();
+        let values = StringArray::from_iter_values(
+            (0..100).map(|value| format!("value {}", value + number * 50)),
+        );
+        let keys = (0..100)
+            .map(|key| (key % 7 != 0).then_some(key as i8))
+            .collect();
         let array: ArrayRef = Arc::new(DictionaryArray::<Int8Type>::new(keys, Arc::new(values)));
         RecordBatch::try_from_iter([("d", array)]).unwrap()
     };
     let text = |batch: &RecordBatch| {
         let column = batch.column(0);
-        let value = |row| column.is_valid(row).then(|| arrow::util::display::array_value_to_string(column, row).unwrap());
+        let value = |row| {
+            column
+                .is_valid(row)
+                .then(|| arrow::util::display::array_value_to_string(column, row).unwrap())
+        };
         (0..batch.num_rows()).map(value).collect::<Vec<_>>()
     };
     for limit in [None, Some(5000)] {
@@ -358,6 +134,54 @@ fn more_dictionary_values_than_keys_are_written_by_and_by() -> Result<()> {
 }
 
 #[test]
+fn there_may_be_more_spills_than_files_are_kept_open() -> Result<()> {
+    use arrow::array::Int32DictionaryArray;
+
+    let output = Output::new();
+    let mut writer = by_key(3)
+        .with_max_buffer_bytes(Some(0))
+        .build(0, &runtime_of(&RecordingPool::unbounded()))?;
+    for batch in 0..300 {
+        writer.insert_batch(keys([batch, batch + 1, batch + 2]))?;
+    }
+    let shuffle = writer.finish(output.path())?;
+    assert_eq!(shuffle.metrics().spill_count, 300);
+    let mut expected: Vec<_> = (0..300)
+        .flat_map(|batch| [batch, batch + 1, batch + 2])
+        .collect();
+    let mut found = numbers(&shuffle)?;
+    expected.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+
+    // With dictionaries the spills are read twice.
+    let batch = |number: i32| {
+        let array: ArrayRef = Arc::new(
+            [format!("value {}", number % 10).as_str()]
+                .into_iter()
+                .collect::<Int32DictionaryArray>(),
+        );
+        RecordBatch::try_from_iter([("d", array)]).unwrap()
+    };
+    let mut writer = Repartitioner::builder(batch(0).schema(), PartitionBy::single())
+        .with_max_buffer_bytes(Some(0))
+        .build(0, &runtime_of(&RecordingPool::unbounded()))?;
+    (0..300).try_for_each(|number| writer.insert_batch(batch(number)))?;
+    let shuffle = writer.finish(output.path())?;
+    let rows: Vec<_> = shuffle
+        .partition(0)?
+        .map(|batch| crate::model::rows(&batch.unwrap()).remove(0))
+        .collect();
+    assert_eq!(
+        rows,
+        (0..300)
+            .map(|number| format!("\"value {}\";", number % 10))
+            .collect::<Vec<_>>()
+    );
+    Ok(())
+}
+
+#[test]
 fn what_cannot_be_is_told_at_once() {
     let schema = Arc::new(Schema::new(vec![
         Field::new("a", DataType::Int32, true),
@@ -365,21 +189,43 @@ fn what_cannot_be_is_told_at_once() {
     ]));
     let build = |by: PartitionBy| {
         let runtime = runtime_of(&RecordingPool::unbounded());
-        Repartitioner::builder(Arc::clone(&schema), by).build(5, &runtime).unwrap_err().to_string()
+        Repartitioner::builder(Arc::clone(&schema), by)
+            .build(5, &runtime)
+            .unwrap_err()
+            .to_string()
     };
     let message = build(PartitionBy::hash_columns(["a", "c"], 3));
-    assert!(message.contains(r#"no hash column "c"; the schema has ["a", "b"]"#), "{message}");
+    assert!(
+        message.contains(r#"no hash column "c"; the schema has ["a", "b"]"#),
+        "{message}"
+    );
     let message = build(PartitionBy::hash_columns(["a"], 0));
-    assert!(message.contains("at least 1 output partition, not 0"), "{message}");
+    assert!(
+        message.contains("at least 1 output partition, not 0"),
+        "{message}"
+    );
     let message = build(PartitionBy::round_robin(0));
-    assert!(message.contains("at least 1 output partition, not 0"), "{message}");
+    assert!(
+        message.contains("at least 1 output partition, not 0"),
+        "{message}"
+    );
     let message = build(PartitionBy::hash_columns(["a"], usize::MAX));
-    assert!(message.contains("at most 4294967295 output partitions"), "{message}");
-    let message = build(PartitionBy::RoundRobin { partitions: 3, inputs: 5 });
+    assert!(
+        message.contains("at most 4294967295 output partitions"),
+        "{message}"
+    );
+    let message = build(PartitionBy::RoundRobin {
+        partitions: 3,
+        inputs: 5,
+    });
     assert!(message.contains("input partition 5 of 5"), "{message}");
 
     let runtime = runtime_of(&RecordingPool::unbounded());
-    let message = single().with_batch_size(0).build(0, &runtime).unwrap_err().to_string();
+    let message = single()
+        .with_batch_size(0)
+        .build(0, &runtime)
+        .unwrap_err()
+        .to_string();
     assert!(message.contains("at least 1 row, not 0"), "{message}");
 }
 
@@ -394,14 +240,30 @@ fn a_batch_of_another_schema_is_refused_and_nothing_is_lost() -> Result<()> {
     };
     let text: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
     let message = refused(&mut writer, "key", Arc::clone(&text));
-    assert!(message.contains(r#"column "key" of type Utf8"#) && message.contains("Int32"), "{message}");
+    assert!(
+        message.contains(r#"column "key" of type Utf8"#) && message.contains("Int32"),
+        "{message}"
+    );
     let message = refused(&mut writer, "other", Arc::clone(keys([1]).column(0)));
-    assert!(message.contains(r#""other""#) && message.contains(r#""key""#), "{message}");
-    let message = refused(&mut writer, "key", Arc::new(arrow::array::Int32Array::from(vec![None])));
-    assert!(message.contains(r#"nulls in the column "key""#), "{message}");
+    assert!(
+        message.contains(r#""other""#) && message.contains(r#""key""#),
+        "{message}"
+    );
+    let message = refused(
+        &mut writer,
+        "key",
+        Arc::new(arrow::array::Int32Array::from(vec![None])),
+    );
+    assert!(
+        message.contains(r#"nulls in the column "key""#),
+        "{message}"
+    );
     let two = RecordBatch::try_from_iter([("key", Arc::clone(keys([1]).column(0))), ("b", text)])?;
     let message = writer.insert_batch(two).unwrap_err().to_string();
-    assert!(message.contains("2 columns, the shuffle's schema 1"), "{message}");
+    assert!(
+        message.contains("2 columns, the shuffle's schema 1"),
+        "{message}"
+    );
 
     insert(&mut writer, 1..2)?;
     assert_eq!(numbers(&writer.finish(output.path())?)?, in_order(0..2));

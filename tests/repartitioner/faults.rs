@@ -24,9 +24,10 @@ const BATCHES: i32 = 12;
 
 /// Spills several times, where it can.
 fn run(runtime: &Arc<RuntimeEnv>, output: &Output, limit: Option<usize>) -> Result<Shuffle> {
-    let mut writer = Repartitioner::builder(keys([]).schema(), PartitionBy::hash_columns(["key"], 5))
-        .with_max_buffer_bytes(limit)
-        .build(0, runtime)?;
+    let mut writer =
+        Repartitioner::builder(keys([]).schema(), PartitionBy::hash_columns(["key"], 5))
+            .with_max_buffer_bytes(limit)
+            .build(0, runtime)?;
     for batch in 0..BATCHES {
         // 16 KiB of values: more than one write to a spill file.
         writer.insert_batch(keys((0..4096).map(|row| row + batch).collect::<Vec<_>>()))?;
@@ -36,7 +37,11 @@ fn run(runtime: &Arc<RuntimeEnv>, output: &Output, limit: Option<usize>) -> Resu
 
 fn expected() -> Result<Vec<arrow::array::RecordBatch>> {
     let output = Output::new();
-    read(&run(&runtime_of(&RecordingPool::unbounded()), &output, None)?)
+    read(&run(
+        &runtime_of(&RecordingPool::unbounded()),
+        &output,
+        None,
+    )?)
 }
 
 const LIMIT: Option<usize> = Some(200_000);
@@ -70,7 +75,11 @@ impl FailingFiles {
     fn new(failing: usize) -> Arc<Self> {
         Arc::new(Self {
             folder: tempfile::tempdir().unwrap(),
-            state: Arc::new(State { calls: AtomicUsize::new(0), failing, what: Mutex::default() }),
+            state: Arc::new(State {
+                calls: AtomicUsize::new(0),
+                failing,
+                what: Mutex::default(),
+            }),
             local: true,
         })
     }
@@ -78,7 +87,9 @@ impl FailingFiles {
     fn runtime(self: &Arc<Self>, pool: &Arc<RecordingPool>) -> Arc<RuntimeEnv> {
         RuntimeEnvBuilder::new()
             .with_memory_pool(pool.as_pool())
-            .with_disk_manager_builder(DiskManagerBuilder::default().with_temp_file_factory(Arc::clone(self) as _))
+            .with_disk_manager_builder(
+                DiskManagerBuilder::default().with_temp_file_factory(Arc::clone(self) as _),
+            )
             .build_arc()
             .unwrap()
     }
@@ -92,7 +103,11 @@ impl TempFileFactory for FailingFiles {
     fn create_temp_file(&self, _: &str) -> Result<Arc<dyn SpillFile>> {
         self.state.call("file")?;
         let file = NamedTempFile::new_in(self.folder.path())?;
-        Ok(Arc::new(FailingFile { file, state: Arc::clone(&self.state), local: self.local }))
+        Ok(Arc::new(FailingFile {
+            file,
+            state: Arc::clone(&self.state),
+            local: self.local,
+        }))
     }
 }
 
@@ -117,7 +132,10 @@ impl SpillFile for FailingFile {
 
     fn open_writer(&self) -> Result<Box<dyn SpillWriter>> {
         self.state.call("writer")?;
-        Ok(Box::new(FailingWriter { file: self.file.reopen()?, state: Arc::clone(&self.state) }))
+        Ok(Box::new(FailingWriter {
+            file: self.file.reopen()?,
+            state: Arc::clone(&self.state),
+        }))
     }
 }
 
@@ -156,13 +174,19 @@ fn a_spill_file_that_fails_at_any_call_is_an_error_that_leaves_nothing() -> Resu
         let finished = run(&files.runtime(&pool), &output, LIMIT);
         let what = files.state.what.lock().unwrap().clone();
         assert_eq!(pool.as_pool().reserved(), 0, "call {failing}");
-        assert_eq!(pool.acquired().iter().sum::<usize>(), pool.released().iter().sum::<usize>());
+        assert_eq!(
+            pool.acquired().iter().sum::<usize>(),
+            pool.released().iter().sum::<usize>()
+        );
         assert_eq!(files.files(), 0, "call {failing}");
         match finished {
             Err(error) => {
                 let text = error.to_string();
                 assert!(text.contains(&format!("no {what}")), "{text}");
-                assert!(text.contains("spill") && text.contains("ShuffleRepartitioner[0]"), "{text}");
+                assert!(
+                    text.contains("spill") && text.contains("ShuffleRepartitioner[0]"),
+                    "{text}"
+                );
                 assert!(output.files().is_empty(), "call {failing}");
                 failures.insert(what);
             }
@@ -174,7 +198,10 @@ fn a_spill_file_that_fails_at_any_call_is_an_error_that_leaves_nothing() -> Resu
             }
         }
     }
-    assert_eq!(failures.into_iter().collect::<Vec<_>>(), ["file", "finish", "room", "writer"]);
+    assert_eq!(
+        failures.into_iter().collect::<Vec<_>>(),
+        ["file", "finish", "room", "writer"]
+    );
     Ok(())
 }
 
@@ -184,17 +211,27 @@ fn the_writer_failing_on_the_second_partition_of_a_spill_frees_everything() -> R
     // come in writes of at most 5,000 bytes.
     let files = FailingFiles::new(2 + 60);
     let pool = RecordingPool::unbounded();
-    let mut writer = Repartitioner::builder(keys([]).schema(), PartitionBy::hash_columns(["key"], 2))
-        .with_max_buffer_bytes(Some(0))
-        .with_batch_size(200_000)
-        .build(0, &files.runtime(&pool))?;
-    let error = writer.insert_batch(keys((0..120_000).collect::<Vec<_>>())).unwrap_err();
+    let mut writer =
+        Repartitioner::builder(keys([]).schema(), PartitionBy::hash_columns(["key"], 2))
+            .with_max_buffer_bytes(Some(0))
+            .with_batch_size(200_000)
+            .build(0, &files.runtime(&pool))?;
+    let error = writer
+        .insert_batch(keys((0..120_000).collect::<Vec<_>>()))
+        .unwrap_err();
     assert!(error.to_string().contains("no room"), "{error}");
     assert_eq!(pool.as_pool().reserved(), 0);
     assert_eq!(pool.acquired(), pool.released());
     // Nothing of the spill is told of either.
     let metrics = writer.metrics();
-    assert_eq!((metrics.spill_count, metrics.spilled_bytes, metrics.spilled_disk_bytes), (0, 0, 0));
+    assert_eq!(
+        (
+            metrics.spill_count,
+            metrics.spilled_bytes,
+            metrics.spilled_disk_bytes
+        ),
+        (0, 0, 0)
+    );
     Ok(())
 }
 
@@ -204,8 +241,14 @@ fn spill_files_that_are_not_local_are_refused() {
     Arc::get_mut(&mut files).unwrap().local = false;
     let pool = RecordingPool::unbounded();
     let error = run(&files.runtime(&pool), &Output::new(), LIMIT).unwrap_err();
-    assert!(matches!(error.find_root(), DataFusionError::NotImplemented(_)), "{error}");
-    assert!(error.to_string().contains("spill files that are not local"), "{error}");
+    assert!(
+        matches!(error.find_root(), DataFusionError::NotImplemented(_)),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("spill files that are not local"),
+        "{error}"
+    );
     assert_eq!((pool.as_pool().reserved(), files.files()), (0, 0));
 }
 
@@ -218,8 +261,16 @@ fn the_disk_managers_limit_is_an_error_that_leaves_nothing() -> Result<()> {
         .build_arc()?;
     let output = Output::new();
     let error = run(&runtime, &output, LIMIT).unwrap_err();
-    assert!(error.to_string().contains("max_temp_directory_size"), "{error}");
-    assert!(error.to_string().contains("spill 2 of ShuffleRepartitioner[0]"), "{error}");
+    assert!(
+        error.to_string().contains("max_temp_directory_size"),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .contains("spill 2 of ShuffleRepartitioner[0]"),
+        "{error}"
+    );
     assert_eq!(pool.as_pool().reserved(), 0);
     assert_eq!(runtime.disk_manager.used_disk_space(), 0);
     assert!(output.files().is_empty());
@@ -244,35 +295,45 @@ fn a_pool_that_fails_at_any_call_is_an_error_and_one_that_denies_is_a_spill() ->
             for failing in 0.. {
                 let hit = Arc::new(AtomicUsize::new(0));
                 let seen = Arc::clone(&hit);
-                let pool = RecordingPool::with_answer(UnboundedMemoryPool::default(), move |number, _| {
-                    // Of a step that is denied, the deficit is denied too.
-                    let fails = number == failing || (denied && step > 0 && number == failing + 1);
-                    seen.fetch_add(usize::from(fails), Ordering::Relaxed);
-                    fails.then(|| error(denied))
-                });
+                let pool =
+                    RecordingPool::with_answer(UnboundedMemoryPool::default(), move |number, _| {
+                        // Of a step that is denied, the deficit is denied too.
+                        let fails =
+                            number == failing || (denied && step > 0 && number == failing + 1);
+                        seen.fetch_add(usize::from(fails), Ordering::Relaxed);
+                        fails.then(|| error(denied))
+                    });
                 let runtime = runtime_of(&pool);
                 let output = Output::new();
-                let mut writer = Repartitioner::builder(keys([]).schema(), PartitionBy::hash_columns(["key"], 5))
-                    .with_reservation_step(step)
-                    .with_max_buffer_bytes(limit)
-                    .build(0, &runtime)?;
+                let mut writer = Repartitioner::builder(
+                    keys([]).schema(),
+                    PartitionBy::hash_columns(["key"], 5),
+                )
+                .with_reservation_step(step)
+                .with_max_buffer_bytes(limit)
+                .build(0, &runtime)?;
                 let inserted = (0..BATCHES).try_for_each(|batch| {
                     writer.insert_batch(keys((0..4096).map(|row| row + batch).collect::<Vec<_>>()))
                 });
                 let refused = pool.refused();
-                if inserted.is_ok() {
-                    let shuffle = writer.finish(output.path())?;
-                    assert_eq!(read(&shuffle)?, expected);
-                    spilled += shuffle.metrics().spill_count;
-                } else {
-                    assert!(!denied, "call {failing}: a denial is no error");
-                    let text = inserted.unwrap_err().to_string();
-                    assert_eq!(text, "External error: broken");
-                    drop(writer);
-                    assert!(output.files().is_empty());
+                match inserted {
+                    Ok(()) => {
+                        let shuffle = writer.finish(output.path())?;
+                        assert_eq!(read(&shuffle)?, expected);
+                        spilled += shuffle.metrics().spill_count;
+                    }
+                    Err(error) => {
+                        assert!(!denied, "call {failing}: a denial is no error");
+                        assert_eq!(error.to_string(), "External error: broken");
+                        drop(writer);
+                        assert!(output.files().is_empty());
+                    }
                 }
                 assert_eq!(pool.as_pool().reserved(), 0);
-                assert_eq!(pool.acquired().iter().sum::<usize>(), pool.released().iter().sum::<usize>());
+                assert_eq!(
+                    pool.acquired().iter().sum::<usize>(),
+                    pool.released().iter().sum::<usize>()
+                );
                 assert_eq!(runtime.disk_manager.used_disk_space(), 0);
                 if hit.load(Ordering::Relaxed) == 0 {
                     assert_eq!(refused, 0);
@@ -304,7 +365,12 @@ fn a_temp_folder_that_has_gone_is_an_error_of_the_spill() -> Result<()> {
     std::fs::remove_dir_all(folder.path())?;
     let output = Output::new();
     let error = run(&runtime, &output, LIMIT).unwrap_err();
-    assert!(error.to_string().contains("spill 1 of ShuffleRepartitioner[0]"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("spill 1 of ShuffleRepartitioner[0]"),
+        "{error}"
+    );
     assert_eq!(pool.as_pool().reserved(), 0);
     assert!(output.files().is_empty());
     Ok(())
@@ -314,14 +380,18 @@ fn a_temp_folder_that_has_gone_is_an_error_of_the_spill() -> Result<()> {
 fn a_temp_folder_that_goes_before_the_end_is_an_error_of_the_end() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let pool = RecordingPool::unbounded();
-    let mut writer = Repartitioner::builder(keys([]).schema(), PartitionBy::hash_columns(["key"], 5))
-        .with_max_buffer_bytes(Some(0))
-        .build(0, &runtime_in(folder.path(), &pool))?;
+    let mut writer =
+        Repartitioner::builder(keys([]).schema(), PartitionBy::hash_columns(["key"], 5))
+            .with_max_buffer_bytes(Some(0))
+            .build(0, &runtime_in(folder.path(), &pool))?;
     writer.insert_batch(keys([1, 2, 3]))?;
     std::fs::remove_dir_all(folder.path())?;
     let output = Output::new();
     let error = writer.finish(output.path()).unwrap_err();
-    assert!(error.to_string().contains("opening the spill file"), "{error}");
+    assert!(
+        error.to_string().contains("opening the spill file"),
+        "{error}"
+    );
     assert!(error.to_string().contains("shuffle.data"), "{error}");
     assert_eq!(pool.as_pool().reserved(), 0);
     assert!(output.files().is_empty());
@@ -339,7 +409,10 @@ fn a_spill_file_that_was_cut_is_an_error_of_the_end() -> Result<()> {
     let folder = std::fs::read_dir(folder.path())?.next().unwrap()?.path();
     let spill = std::fs::read_dir(folder)?.next().unwrap()?.path();
     let length = std::fs::metadata(&spill)?.len();
-    std::fs::OpenOptions::new().write(true).open(&spill)?.set_len(length - 7)?;
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&spill)?
+        .set_len(length - 7)?;
     let output = Output::new();
     let error = writer.finish(output.path()).unwrap_err();
     assert!(error.to_string().contains("ends 7 bytes early"), "{error}");
@@ -370,11 +443,17 @@ fn an_output_that_cannot_be_written_is_named() -> Result<()> {
     // A folder is in the way of the data, or of the index alone.
     std::fs::create_dir(&folder)?;
     let message = attempt(&folder);
-    assert!(message.contains("naming") && message.contains("shuffle.data"), "{message}");
+    assert!(
+        message.contains("naming") && message.contains("shuffle.data"),
+        "{message}"
+    );
     assert_eq!(output.files(), ["shuffle.data"]);
     std::fs::rename(&folder, folder.with_extension("data.index"))?;
     let message = attempt(&folder);
-    assert!(message.contains("naming") && message.contains("shuffle.data.index"), "{message}");
+    assert!(
+        message.contains("naming") && message.contains("shuffle.data.index"),
+        "{message}"
+    );
     assert_eq!(output.files(), ["shuffle.data.index"]);
     Ok(())
 }
@@ -391,7 +470,11 @@ fn with_a_limited_file_size() -> Result<()> {
         let output = Output::new();
         let runtime = runtime_in(folder.path(), &pool);
         let error = run(&runtime, &output, limit).unwrap_err();
-        let at = if limit.is_some() { "writing spill 1" } else { "writing the shuffle" };
+        let at = if limit.is_some() {
+            "writing spill 1"
+        } else {
+            "writing the shuffle"
+        };
         assert!(error.to_string().contains(at), "{error}");
         assert!(error.to_string().contains("File too large"), "{error}");
         assert_eq!(pool.as_pool().reserved(), 0);
@@ -412,5 +495,8 @@ fn a_full_disk_is_an_error_that_leaves_nothing() {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("as expected"), "{text}");
+    assert!(
+        output.status.success() && text.contains("as expected"),
+        "{text}"
+    );
 }

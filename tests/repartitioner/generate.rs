@@ -4,17 +4,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray,
-    FixedSizeListArray, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, LargeListArray, LargeStringArray,
-    ListArray, ListViewArray, MapArray, NullArray, PrimitiveArray, RecordBatch, RecordBatchOptions, RunArray,
-    StringArray, StringViewArray, StructArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array, UnionArray,
-    downcast_integer, new_empty_array,
+    Array, ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array,
+    FixedSizeBinaryArray, FixedSizeListArray, Float64Array, Int8Array, Int16Array, Int32Array,
+    Int64Array, LargeListArray, LargeStringArray, ListArray, ListViewArray, MapArray, NullArray,
+    PrimitiveArray, RecordBatch, RecordBatchOptions, RunArray, StringArray, StringViewArray,
+    StructArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array, UnionArray, downcast_integer,
+    new_empty_array,
 };
 use arrow::array::{DictionaryArray, TimestampMicrosecondArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
-    ArrowDictionaryKeyType, ArrowNativeType, DataType, Field, FieldRef, Fields, Int16Type, Int32Type, SchemaRef,
-    TimeUnit, UnionFields, UnionMode,
+    ArrowDictionaryKeyType, ArrowNativeType, DataType, Field, FieldRef, Fields, Int16Type,
+    Int32Type, SchemaRef, TimeUnit, UnionFields, UnionMode,
 };
 use proptest::prelude::*;
 
@@ -45,7 +46,11 @@ impl Random {
 
     /// Short ones, for views, fit into the view; long ones do not.
     fn bytes(&mut self) -> Vec<u8> {
-        let len = if self.one_in(2) { self.below(12) } else { 13 + self.below(40) };
+        let len = if self.one_in(2) {
+            self.below(12)
+        } else {
+            13 + self.below(40)
+        };
         (0..len).map(|_| b'a' + self.below(4) as u8).collect()
     }
 
@@ -55,7 +60,12 @@ impl Random {
 
     fn nulls(&mut self, len: usize) -> Option<NullBuffer> {
         let odds = [0, 0, 2, 5][self.below(4)];
-        (odds > 0).then(|| (0..len).map(|_| !self.one_in(odds)).collect::<Vec<_>>().into())
+        (odds > 0).then(|| {
+            (0..len)
+                .map(|_| !self.one_in(odds))
+                .collect::<Vec<_>>()
+                .into()
+        })
     }
 }
 
@@ -89,7 +99,7 @@ pub(crate) fn any_type() -> impl Strategy<Value = DataType> {
             1 => field.clone().prop_map(DataType::List),
             1 => field.clone().prop_map(DataType::LargeList),
             1 => field.clone().prop_map(DataType::ListView),
-            1 => (field.clone(), 1..4_i32).prop_map(|(field, len)| DataType::FixedSizeList(field, len)),
+            1 => (field, 1..4_i32).prop_map(|(field, len)| DataType::FixedSizeList(field, len)),
             1 => prop::collection::vec(inner.clone(), 0..3).prop_map(|types| DataType::Struct(named(types).into())),
             1 => inner.clone().prop_map(map_of),
             1 => (prop::collection::vec(inner.clone(), 1..3), any::<bool>()).prop_map(|(types, dense)| {
@@ -119,7 +129,8 @@ fn key_type() -> impl Strategy<Value = DataType> {
 
 /// Arrow IPC has no dictionaries of dictionaries, but of what holds dictionaries.
 fn dictionary_value(inner: BoxedStrategy<DataType>) -> impl Strategy<Value = DataType> {
-    let allowed = |data_type: &DataType| !matches!(data_type, DataType::Dictionary(..) | DataType::Null);
+    let allowed =
+        |data_type: &DataType| !matches!(data_type, DataType::Dictionary(..) | DataType::Null);
     prop_oneof![
         3 => prop_oneof![Just(DataType::Utf8), Just(DataType::Utf8View), Just(DataType::Int64)],
         1 => inner.prop_filter("a dictionary of dictionaries", allowed),
@@ -139,7 +150,10 @@ pub(crate) fn map_of(values: DataType) -> DataType {
         Field::new("keys", DataType::Utf8, false),
         Field::new("values", values, true),
     ]);
-    DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entries), false)), false)
+    DataType::Map(
+        Arc::new(Field::new("entries", DataType::Struct(entries), false)),
+        false,
+    )
 }
 
 /// A batch of the schema, its columns with offsets more often than not.
@@ -166,7 +180,12 @@ pub(crate) fn array(random: &mut Random, data_type: &DataType, len: usize) -> Ar
     macro_rules! bytes {
         ($array:ty, $value:ident) => {{
             let nulls = random.nulls(len);
-            let value = |i| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(i)).then(|| random.$value());
+            let value = |i| {
+                nulls
+                    .as_ref()
+                    .is_none_or(|nulls| nulls.is_valid(i))
+                    .then(|| random.$value())
+            };
             Arc::new((0..len).map(value).collect::<$array>())
         }};
     }
@@ -186,7 +205,9 @@ pub(crate) fn array(random: &mut Random, data_type: &DataType, len: usize) -> Ar
             Arc::new(Float64Array::new(values.into(), random.nulls(len)))
         }
         DataType::Decimal128(precision, scale) => {
-            let values: Vec<_> = (0..len).map(|_| i128::from(random.within(-99..99))).collect();
+            let values: Vec<_> = (0..len)
+                .map(|_| i128::from(random.within(-99..99)))
+                .collect();
             let array = Decimal128Array::new(values.into(), random.nulls(len));
             Arc::new(array.with_precision_and_scale(*precision, *scale).unwrap())
         }
@@ -201,8 +222,14 @@ pub(crate) fn array(random: &mut Random, data_type: &DataType, len: usize) -> Ar
         }
         DataType::Null => Arc::new(NullArray::new(len)),
         DataType::FixedSizeBinary(size) => {
-            let values: Vec<u8> = (0..len * *size as usize).map(|_| random.next() as u8).collect();
-            Arc::new(FixedSizeBinaryArray::new(*size, values.into(), random.nulls(len)))
+            let values: Vec<u8> = (0..len * *size as usize)
+                .map(|_| random.next() as u8)
+                .collect();
+            Arc::new(FixedSizeBinaryArray::new(
+                *size,
+                values.into(),
+                random.nulls(len),
+            ))
         }
         DataType::Utf8 => bytes!(StringArray, text),
         DataType::LargeUtf8 => bytes!(LargeStringArray, text),
@@ -222,45 +249,83 @@ pub(crate) fn array(random: &mut Random, data_type: &DataType, len: usize) -> Ar
         }
         DataType::List(field) => {
             let (offsets, values) = list(random, field, len);
-            Arc::new(ListArray::new(Arc::clone(field), offsets, values, random.nulls(len)))
+            Arc::new(ListArray::new(
+                Arc::clone(field),
+                offsets,
+                values,
+                random.nulls(len),
+            ))
         }
         DataType::LargeList(field) => {
             let (offsets, values) = list(random, field, len);
-            let offsets = OffsetBuffer::new(offsets.iter().map(|offset| i64::from(*offset)).collect());
-            Arc::new(LargeListArray::new(Arc::clone(field), offsets, values, random.nulls(len)))
+            let offsets =
+                OffsetBuffer::new(offsets.iter().map(|offset| i64::from(*offset)).collect());
+            Arc::new(LargeListArray::new(
+                Arc::clone(field),
+                offsets,
+                values,
+                random.nulls(len),
+            ))
         }
         DataType::ListView(field) => {
             // Views in no order, which overlap.
             let elements = random.below(8);
             let values = array(random, field.data_type(), elements);
-            let offsets: Vec<i32> = (0..len).map(|_| random.below(elements + 1) as i32).collect();
+            let offsets: Vec<i32> = (0..len)
+                .map(|_| random.below(elements + 1) as i32)
+                .collect();
             let sizes: Vec<i32> = offsets
                 .iter()
                 .map(|offset| random.below(elements - *offset as usize + 1) as i32)
                 .collect();
             let nulls = random.nulls(len);
-            Arc::new(ListViewArray::new(Arc::clone(field), offsets.into(), sizes.into(), values, nulls))
+            Arc::new(ListViewArray::new(
+                Arc::clone(field),
+                offsets.into(),
+                sizes.into(),
+                values,
+                nulls,
+            ))
         }
         DataType::FixedSizeList(field, size) => {
             let values = array(random, field.data_type(), len * *size as usize);
             let nulls = random.nulls(len);
-            let list = FixedSizeListArray::try_new_with_length(Arc::clone(field), *size, values, nulls, len);
+            let list = FixedSizeListArray::try_new_with_length(
+                Arc::clone(field),
+                *size,
+                values,
+                nulls,
+                len,
+            );
             Arc::new(list.unwrap())
         }
         DataType::Struct(fields) => {
-            let columns = fields.iter().map(|field| array(random, field.data_type(), len)).collect();
+            let columns = fields
+                .iter()
+                .map(|field| array(random, field.data_type(), len))
+                .collect();
             let nulls = random.nulls(len);
             Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, len).unwrap())
         }
         DataType::Map(entries, sorted) => {
-            let DataType::Struct(fields) = entries.data_type() else { panic!("map entries: {entries}") };
+            let DataType::Struct(fields) = entries.data_type() else {
+                panic!("map entries: {entries}")
+            };
             let (offsets, _) = list(random, &fields[1], len);
             let count = offsets[len] as usize;
-            let keys: ArrayRef = Arc::new(StringArray::from_iter_values((0..count).map(|_| random.text())));
+            let keys: ArrayRef = Arc::new(StringArray::from_iter_values(
+                (0..count).map(|_| random.text()),
+            ));
             let columns = vec![keys, array(random, fields[1].data_type(), count)];
             let values = StructArray::new(fields.clone(), columns, None);
             let nulls = random.nulls(len);
-            Arc::new(MapArray::new(Arc::clone(entries), offsets, values, nulls, *sorted))
+            Arc::new(MapArray::new(
+                Arc::clone(entries),
+                offsets,
+                values,
+                nulls,
+                *sorted,
+            ))
         }
         DataType::Union(fields, mode) => union(random, fields, *mode, len),
         DataType::RunEndEncoded(ends, values) => {
@@ -276,7 +341,8 @@ pub(crate) fn array(random: &mut Random, data_type: &DataType, len: usize) -> Ar
             }
             match ends.data_type() {
                 DataType::Int16 => {
-                    let ends: PrimitiveArray<Int16Type> = run_ends.iter().map(|end| *end as i16).collect();
+                    let ends: PrimitiveArray<Int16Type> =
+                        run_ends.iter().map(|end| *end as i16).collect();
                     Arc::new(RunArray::try_new(&ends, &values).unwrap())
                 }
                 _ => Arc::new(RunArray::<Int32Type>::try_new(&run_ends.into(), &values).unwrap()),
@@ -292,12 +358,18 @@ fn list(random: &mut Random, field: &FieldRef, len: usize) -> (OffsetBuffer<i32>
     (offsets, values)
 }
 
-fn dictionary<K: ArrowDictionaryKeyType>(random: &mut Random, values: &DataType, len: usize) -> ArrayRef {
+fn dictionary<K: ArrowDictionaryKeyType>(
+    random: &mut Random,
+    values: &DataType,
+    len: usize,
+) -> ArrayRef {
     // Up to what 8 bits can hold, so that several dictionaries together are too many.
     let most = if random.one_in(2) { 5 } else { 100 };
     let count = 1 + random.below(most);
     let values = array(random, values, count);
-    let keys: Vec<_> = (0..len).map(|_| K::Native::usize_as(random.below(count))).collect();
+    let keys: Vec<_> = (0..len)
+        .map(|_| K::Native::usize_as(random.below(count)))
+        .collect();
     let keys = PrimitiveArray::<K>::new(keys.into(), random.nulls(len));
     Arc::new(DictionaryArray::new(keys, values))
 }
@@ -316,7 +388,21 @@ fn union(random: &mut Random, fields: &UnionFields, mode: UnionMode, len: usize)
     let children = fields
         .iter()
         .zip(counts)
-        .map(|((_, field), count)| array(random, field.data_type(), if dense { count as usize } else { len }))
+        .map(|((_, field), count)| {
+            array(
+                random,
+                field.data_type(),
+                if dense { count as usize } else { len },
+            )
+        })
         .collect();
-    Arc::new(UnionArray::try_new(fields.clone(), ids.into(), dense.then_some(offsets), children).unwrap())
+    Arc::new(
+        UnionArray::try_new(
+            fields.clone(),
+            ids.into(),
+            dense.then_some(offsets),
+            children,
+        )
+        .unwrap(),
+    )
 }

@@ -10,6 +10,7 @@ mod figures;
 mod files;
 mod generate;
 mod limits;
+mod memory;
 mod model;
 mod partitioning;
 mod properties;

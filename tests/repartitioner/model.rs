@@ -7,14 +7,21 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 /// Each row as text: two rows are the same if they read the same.
 pub(crate) fn rows(batch: &RecordBatch) -> Vec<String> {
-    let options = FormatOptions::new().with_null("null").with_quoted_strings(true);
+    let options = FormatOptions::new()
+        .with_null("null")
+        .with_quoted_strings(true);
     let columns: Vec<_> = batch
         .columns()
         .iter()
         .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap())
         .collect();
     (0..batch.num_rows())
-        .map(|row| columns.iter().map(|column| column.value(row).to_string() + ";").collect())
+        .map(|row| {
+            columns
+                .iter()
+                .map(|column| column.value(row).to_string() + ";")
+                .collect()
+        })
         .collect()
 }
 
@@ -117,7 +124,10 @@ impl Accounts {
     fn allocations(&mut self, data: &ArrayData, bytes: &mut usize) {
         let nulls = data.nulls().map(|nulls| nulls.inner().inner());
         for buffer in data.buffers().iter().chain(nulls) {
-            if self.seen.insert((buffer.data_ptr().as_ptr() as usize, buffer.capacity())) {
+            if self
+                .seen
+                .insert((buffer.data_ptr().as_ptr() as usize, buffer.capacity()))
+            {
                 *bytes += buffer.capacity();
             }
         }

@@ -20,7 +20,12 @@ use crate::support::{Output, keys, read, runtime_of, values};
 
 const LAYOUTS: [Layout; 2] = [Layout::Indexed, Layout::Reordered];
 
-fn repartition(by: &PartitionBy, input: usize, batches: &[RecordBatch], layout: Layout) -> Result<Vec<RecordBatch>> {
+fn repartition(
+    by: &PartitionBy,
+    input: usize,
+    batches: &[RecordBatch],
+    layout: Layout,
+) -> Result<Vec<RecordBatch>> {
     let output = Output::new();
     let mut writer = Repartitioner::builder(batches[0].schema(), by.clone())
         .with_layout(layout)
@@ -32,8 +37,16 @@ fn repartition(by: &PartitionBy, input: usize, batches: &[RecordBatch], layout: 
     read(&writer.finish(output.path())?)
 }
 
-fn numbers(by: &PartitionBy, input: usize, batches: &[RecordBatch], layout: Layout) -> Result<Vec<Vec<i32>>> {
-    Ok(repartition(by, input, batches, layout)?.iter().map(values).collect())
+fn numbers(
+    by: &PartitionBy,
+    input: usize,
+    batches: &[RecordBatch],
+    layout: Layout,
+) -> Result<Vec<Vec<i32>>> {
+    Ok(repartition(by, input, batches, layout)?
+        .iter()
+        .map(values)
+        .collect())
 }
 
 // ---------- by hash
@@ -67,7 +80,10 @@ impl PhysicalExpr for Tens {
         vec![]
     }
 
-    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
         Ok(self)
     }
 
@@ -81,9 +97,18 @@ fn an_expression_is_hashed_as_a_column_of_its_values_is() -> Result<()> {
     let numbers: Vec<i32> = (0..1000).collect();
     let tens: Vec<i32> = numbers.iter().map(|number| number / 10).collect();
     for layout in LAYOUTS {
-        let by_expr = numbers_of(&PartitionBy::hash(vec![Arc::new(Tens)], 7), &numbers, layout)?;
+        let by_expr = numbers_of(
+            &PartitionBy::hash(vec![Arc::new(Tens)], 7),
+            &numbers,
+            layout,
+        )?;
         let by_column = numbers_of(&PartitionBy::hash_columns(["key"], 7), &tens, layout)?;
-        let tens_of = |partition: &Vec<i32>| partition.iter().map(|number| number / 10).collect::<Vec<_>>();
+        let tens_of = |partition: &Vec<i32>| {
+            partition
+                .iter()
+                .map(|number| number / 10)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(by_expr.iter().map(tens_of).collect::<Vec<_>>(), by_column);
         assert!(by_column.iter().all(|partition| !partition.is_empty()));
     }
@@ -99,8 +124,16 @@ fn numbers_of(by: &PartitionBy, values: &[i32], layout: Layout) -> Result<Vec<Ve
 #[test]
 fn whole_batches_go_round_from_the_inputs_own_start() -> Result<()> {
     let batches: Vec<_> = (0..7).map(|batch| keys(vec![batch; 2])).collect();
-    let twice = |batches: &[i32]| batches.iter().flat_map(|batch| [*batch; 2]).collect::<Vec<_>>();
-    let by = |inputs| PartitionBy::RoundRobin { partitions: 3, inputs };
+    let twice = |batches: &[i32]| {
+        batches
+            .iter()
+            .flat_map(|batch| [*batch; 2])
+            .collect::<Vec<_>>()
+    };
+    let by = |inputs| PartitionBy::RoundRobin {
+        partitions: 3,
+        inputs,
+    };
     for layout in LAYOUTS {
         let found = numbers(&by(1), 0, &batches, layout)?;
         assert_eq!(found, [twice(&[0, 3, 6]), twice(&[1, 4]), twice(&[2, 5])]);
@@ -116,7 +149,13 @@ fn whole_batches_go_round_from_the_inputs_own_start() -> Result<()> {
 #[test]
 fn empty_batches_have_no_turn_and_large_ones_one() -> Result<()> {
     let large: Vec<i32> = (0..200).collect();
-    let batches = [keys([]), keys(large.clone()), keys([]), keys([7]), keys([8])];
+    let batches = [
+        keys([]),
+        keys(large.clone()),
+        keys([]),
+        keys([7]),
+        keys([8]),
+    ];
     let found = numbers(&PartitionBy::round_robin(2), 0, &batches, Layout::default())?;
     assert_eq!(found, [[large, vec![8]].concat(), vec![7]]);
     Ok(())
@@ -125,17 +164,25 @@ fn empty_batches_have_no_turn_and_large_ones_one() -> Result<()> {
 // ---------- by range
 
 fn bounds(numbers: &[Option<i32>]) -> Vec<SplitPoint> {
-    numbers.iter().map(|number| SplitPoint::new(vec![ScalarValue::Int32(*number)])).collect()
+    numbers
+        .iter()
+        .map(|number| SplitPoint::new(vec![ScalarValue::Int32(*number)]))
+        .collect()
 }
 
 fn order(descending: bool, nulls_first: bool) -> SortOptions {
-    SortOptions { descending, nulls_first }
+    SortOptions {
+        descending,
+        nulls_first,
+    }
 }
 
 #[test]
 fn equal_keys_go_to_the_partition_that_their_split_point_starts() -> Result<()> {
     let input = [keys([5, 10, 15, 20, 9, 19, 21, 10])];
-    let by = |descending, points: &[Option<i32>]| PartitionBy::range([("key", order(descending, true))], bounds(points));
+    let by = |descending, points: &[Option<i32>]| {
+        PartitionBy::range([("key", order(descending, true))], bounds(points))
+    };
     for layout in LAYOUTS {
         let found = numbers(&by(false, &[Some(10), Some(20)]), 0, &input, layout)?;
         assert_eq!(found, [vec![5, 9], vec![10, 15, 19, 10], vec![20, 21]]);
@@ -152,15 +199,32 @@ fn nulls_lie_where_the_order_puts_them() -> Result<()> {
     let column: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None, Some(3)]));
     let input = [RecordBatch::try_from_iter([("key", column)])?];
     let text = |by: &PartitionBy| -> Result<Vec<Vec<String>>> {
-        Ok(repartition(by, 0, &input, Layout::default())?.iter().map(rows).collect())
+        Ok(repartition(by, 0, &input, Layout::default())?
+            .iter()
+            .map(rows)
+            .collect())
     };
-    let by = |nulls_first, points: &[Option<i32>]| PartitionBy::range([("key", order(false, nulls_first))], bounds(points));
-    assert_eq!(text(&by(true, &[Some(2)]))?, [vec!["1;", "null;"], vec!["3;"]]);
-    assert_eq!(text(&by(false, &[Some(2)]))?, [vec!["1;"], vec!["null;", "3;"]]);
+    let by = |nulls_first, points: &[Option<i32>]| {
+        PartitionBy::range([("key", order(false, nulls_first))], bounds(points))
+    };
+    assert_eq!(
+        text(&by(true, &[Some(2)]))?,
+        [vec!["1;", "null;"], vec!["3;"]]
+    );
+    assert_eq!(
+        text(&by(false, &[Some(2)]))?,
+        [vec!["1;"], vec!["null;", "3;"]]
+    );
     // A split point may be null itself, of the key's type or of none.
-    assert_eq!(text(&by(false, &[Some(2), None]))?, [vec!["1;"], vec!["3;"], vec!["null;"]]);
+    assert_eq!(
+        text(&by(false, &[Some(2), None]))?,
+        [vec!["1;"], vec!["3;"], vec!["null;"]]
+    );
     let untyped = vec![SplitPoint::new(vec![ScalarValue::Null])];
-    assert_eq!(text(&PartitionBy::range([("key", order(false, false))], untyped))?, [vec!["1;", "3;"], vec!["null;"]]);
+    assert_eq!(
+        text(&PartitionBy::range([("key", order(false, false))], untyped))?,
+        [vec!["1;", "3;"], vec!["null;"]]
+    );
     Ok(())
 }
 
@@ -168,7 +232,10 @@ fn nulls_lie_where_the_order_puts_them() -> Result<()> {
 fn an_expression_can_be_a_range_key() -> Result<()> {
     let key = PartitionKey::Expr(Arc::new(Tens));
     let by = PartitionBy::range([(key, order(false, true))], bounds(&[Some(1)]));
-    assert_eq!(numbers(&by, 0, &[keys([3, 12, 9, 10])], Layout::default())?, [vec![3, 9], vec![12, 10]]);
+    assert_eq!(
+        numbers(&by, 0, &[keys([3, 12, 9, 10])], Layout::default())?,
+        [vec![3, 9], vec![12, 10]]
+    );
     Ok(())
 }
 
@@ -176,18 +243,36 @@ fn an_expression_can_be_a_range_key() -> Result<()> {
 fn split_points_that_cannot_be_are_told() {
     let build = |by: PartitionBy| {
         let runtime = runtime_of(&RecordingPool::unbounded());
-        Repartitioner::builder(keys([]).schema(), by).build(0, &runtime).unwrap_err().to_string()
+        Repartitioner::builder(keys([]).schema(), by)
+            .build(0, &runtime)
+            .unwrap_err()
+            .to_string()
     };
     let by = |points| PartitionBy::range([("key", order(false, true))], points);
     let message = build(by(bounds(&[Some(2), Some(2)])));
     assert!(message.contains("must be strictly ordered"), "{message}");
     let message = build(by(vec![SplitPoint::new(vec![])]));
-    assert!(message.contains("has width 0, but ordering has width 1"), "{message}");
+    assert!(
+        message.contains("has width 0, but ordering has width 1"),
+        "{message}"
+    );
     let message = build(by(vec![SplitPoint::new(vec![ScalarValue::Int64(Some(2))])]));
-    assert!(message.contains("split point 2 of range key key is of type Int64, the key of type Int32"), "{message}");
-    let message = build(PartitionBy::range([("kee", order(false, true))], bounds(&[Some(2)])));
-    assert!(message.contains(r#"no range column "kee"; the schema has ["key"]"#), "{message}");
-    let message = build(PartitionBy::range([("", order(false, true)); 0], vec![]));
+    assert!(
+        message.contains("split point 2 of range key key is of type Int64, the key of type Int32"),
+        "{message}"
+    );
+    let message = build(PartitionBy::range(
+        [("kee", order(false, true))],
+        bounds(&[Some(2)]),
+    ));
+    assert!(
+        message.contains(r#"no range column "kee"; the schema has ["key"]"#),
+        "{message}"
+    );
+    let message = build(PartitionBy::Range {
+        keys: vec![],
+        split_points: vec![],
+    });
     assert!(message.contains("at least 1 key"), "{message}");
 }
 
@@ -248,11 +333,22 @@ proptest! {
 fn zeroes_and_nans_lie_where_datafusion_compares_them() -> Result<()> {
     let column: ArrayRef = Arc::new(Float64Array::from(vec![-0.0, 0.0, f64::NAN, f64::INFINITY]));
     let text: ArrayRef = Arc::new(StringArray::from(vec!["-0", "0", "nan", "inf"]));
-    let input = [RecordBatch::try_from_iter([("key", column), ("name", text)])?];
-    let points = [0.0, f64::NAN].map(|point| SplitPoint::new(vec![ScalarValue::Float64(Some(point))]));
+    let input = [RecordBatch::try_from_iter([
+        ("key", column),
+        ("name", text),
+    ])?];
+    let points =
+        [0.0, f64::NAN].map(|point| SplitPoint::new(vec![ScalarValue::Float64(Some(point))]));
     let by = PartitionBy::range([("key", order(false, true))], points.to_vec());
     let found = repartition(&by, 0, &input, Layout::default())?;
-    let names = |batch: &RecordBatch| batch.column(1).as_string::<i32>().iter().map(|n| n.unwrap().to_owned()).collect();
+    let names = |batch: &RecordBatch| {
+        batch
+            .column(1)
+            .as_string::<i32>()
+            .iter()
+            .map(|n| n.unwrap().to_owned())
+            .collect()
+    };
     let found: Vec<Vec<String>> = found.iter().map(names).collect();
     assert_eq!(found, [vec!["-0"], vec!["0", "inf"], vec!["nan"]]);
     Ok(())

@@ -64,12 +64,21 @@ fn case() -> impl Strategy<Value = Case> {
         1..50_usize,
     );
     (data, partitioning, memory, compression).prop_map(
-        |((seed, types, batches, batch_size), (partitions, by, layout), (step, limit, pool, denials), compression)| Case {
+        |(
+            (seed, types, batches, batch_size),
+            (partitions, by, layout),
+            (step, limit, pool, denials),
+            compression,
+        )| Case {
             seed,
             types,
             batches,
             batch_size,
-            partitions: if matches!(by, By::Single) { 1 } else { partitions },
+            partitions: if matches!(by, By::Single) {
+                1
+            } else {
+                partitions
+            },
             by,
             layout,
             step,
@@ -86,8 +95,11 @@ impl Case {
     fn schema(&self) -> SchemaRef {
         let key = matches!(self.by, By::Hash).then(|| Field::new("key", DataType::Int32, true));
         let others = self.types.iter().enumerate();
-        let others = others.map(|(i, data_type)| Field::new(format!("c{i}"), data_type.clone(), true));
-        Arc::new(Schema::new(key.into_iter().chain(others).collect::<Vec<_>>()))
+        let others =
+            others.map(|(i, data_type)| Field::new(format!("c{i}"), data_type.clone(), true));
+        Arc::new(Schema::new(
+            key.into_iter().chain(others).collect::<Vec<_>>(),
+        ))
     }
 
     fn partition_by(&self) -> PartitionBy {
@@ -122,7 +134,10 @@ impl Case {
             By::Hash => {
                 let mut hashes = vec![0; batch.num_rows()];
                 create_hashes([batch.column(0)], &RandomState::with_seed(0), &mut hashes)?;
-                hashes.iter().map(|hash| (hash % self.partitions as u64) as u32).collect()
+                hashes
+                    .iter()
+                    .map(|hash| (hash % self.partitions as u64) as u32)
+                    .collect()
             }
         })
     }
@@ -157,7 +172,11 @@ impl Case {
         accounts.denied = self.denials.clone();
         let mut expected = vec![vec![]; self.partitions];
         let input = self.input();
-        for (number, batch) in input.iter().filter(|batch| batch.num_rows() > 0).enumerate() {
+        for (number, batch) in input
+            .iter()
+            .filter(|batch| batch.num_rows() > 0)
+            .enumerate()
+        {
             let destinations = self.destinations(number, batch)?;
             for (row, partition) in rows(batch).into_iter().zip(&destinations) {
                 expected[*partition as usize].push(row);
@@ -173,14 +192,20 @@ impl Case {
 
         let shuffle = writer.finish(output.path())?;
         assert_eq!(pool.as_pool().reserved(), 0);
-        assert_eq!(pool.acquired().iter().sum::<usize>(), pool.released().iter().sum::<usize>());
+        assert_eq!(
+            pool.acquired().iter().sum::<usize>(),
+            pool.released().iter().sum::<usize>()
+        );
         assert_eq!(output.files(), ["shuffle.data", "shuffle.data.index"]);
         let metrics = shuffle.metrics();
         assert_eq!(metrics.pool_acquisitions, pool.acquisitions() as u64);
         // The other layout is charged for arrays of its own, which a model cannot see.
         if !row_by_row || self.layout == Layout::Indexed {
             assert_eq!(metrics.buffered_bytes, accounts.buffered);
-            assert_eq!((metrics.spill_count, metrics.spilled_bytes), (accounts.spills, accounts.spilled));
+            assert_eq!(
+                (metrics.spill_count, metrics.spilled_bytes),
+                (accounts.spills, accounts.spilled)
+            );
             assert_eq!(pool.acquisitions(), accounts.acquisitions);
         }
 
@@ -190,7 +215,11 @@ impl Case {
             for batch in shuffle.partition(partition)? {
                 let batch = batch?;
                 assert_eq!(batch.schema(), schema);
-                assert!((1..=self.batch_size).contains(&batch.num_rows()), "{} rows", batch.num_rows());
+                assert!(
+                    (1..=self.batch_size).contains(&batch.num_rows()),
+                    "{} rows",
+                    batch.num_rows()
+                );
                 found.extend(rows(&batch));
             }
             assert_eq!(found, expected, "partition {partition}");

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, DictionaryArray, Int32Array, RecordBatch, StringArray, StringViewArray, UInt8Array,
+    Array, ArrayRef, AsArray, DictionaryArray, Int32Array, RecordBatch, StringArray,
+    StringViewArray, UInt8Array,
 };
 use arrow::compute::{concat, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt8Type, UnionFields, UnionMode};
@@ -20,7 +21,9 @@ use crate::support::{Output, runtime_of};
 /// The lengths of all buffers of all messages of a partition: the file without its framing.
 fn buffer_bytes(shuffle: &Shuffle, partition: usize) -> Result<usize> {
     let data = std::fs::read(shuffle.data_path())?;
-    let start: u64 = (0..partition).map(|partition| shuffle.partition_bytes(partition)).sum();
+    let start: u64 = (0..partition)
+        .map(|partition| shuffle.partition_bytes(partition))
+        .sum();
     let mut rest = &data[start as usize..][..shuffle.partition_bytes(partition) as usize];
     let mut bytes = 0;
     while rest.len() > 8 {
@@ -31,7 +34,11 @@ fn buffer_bytes(shuffle: &Shuffle, partition: usize) -> Result<usize> {
             None => message.header_as_record_batch(),
         };
         let buffers = batch.and_then(|batch| batch.buffers());
-        bytes += buffers.into_iter().flatten().map(|buffer| buffer.length() as usize).sum::<usize>();
+        bytes += buffers
+            .into_iter()
+            .flatten()
+            .map(|buffer| buffer.length() as usize)
+            .sum::<usize>();
         rest = &rest[8 + length + message.bodyLength() as usize..];
     }
     Ok(bytes)
@@ -41,28 +48,49 @@ fn buffer_bytes(shuffle: &Shuffle, partition: usize) -> Result<usize> {
 /// is the keys.
 fn logical_bytes(array: &dyn Array) -> usize {
     let rows = array.len();
-    let validity = if array.null_count() > 0 { rows.div_ceil(8) } else { 0 };
-    let text = |row: usize| if array.is_null(row) { String::new() } else { array_value_to_string(array, row).unwrap() };
+    let validity = if array.null_count() > 0 {
+        rows.div_ceil(8)
+    } else {
+        0
+    };
+    let text = |row: usize| {
+        if array.is_null(row) {
+            String::new()
+        } else {
+            array_value_to_string(array, row).unwrap()
+        }
+    };
     let lengths = |row: usize| match array.data_type() {
         DataType::Binary | DataType::BinaryView => text(row).len() / 2,
         _ => text(row).len(),
     };
     let elements = |lists: Vec<ArrayRef>| {
         let lists: Vec<&dyn Array> = lists.iter().map(AsRef::as_ref).collect();
-        if lists.is_empty() { 0 } else { logical_bytes(&concat(&lists).unwrap()) }
+        if lists.is_empty() {
+            0
+        } else {
+            logical_bytes(&concat(&lists).unwrap())
+        }
     };
     validity
         + match array.data_type() {
             DataType::Boolean => rows.div_ceil(8),
             DataType::FixedSizeBinary(size) => *size as usize * rows,
-            DataType::Utf8 | DataType::Binary => 4 * (rows + 1) + (0..rows).map(lengths).sum::<usize>(),
+            DataType::Utf8 | DataType::Binary => {
+                4 * (rows + 1) + (0..rows).map(lengths).sum::<usize>()
+            }
             DataType::Utf8View | DataType::BinaryView => {
-                16 * rows + (0..rows).map(lengths).filter(|length| *length > 12).sum::<usize>()
+                16 * rows
+                    + (0..rows)
+                        .map(lengths)
+                        .filter(|length| *length > 12)
+                        .sum::<usize>()
             }
             DataType::Dictionary(..) => logical_bytes(array.as_any_dictionary().keys()) - validity,
             DataType::List(_) => {
                 let valid = (0..rows).filter(|row| array.is_valid(*row));
-                4 * (rows + 1) + elements(valid.map(|row| array.as_list::<i32>().value(row)).collect())
+                4 * (rows + 1)
+                    + elements(valid.map(|row| array.as_list::<i32>().value(row)).collect())
             }
             DataType::ListView(_) => {
                 let lists = (0..rows).map(|row| array.as_list_view::<i32>().value(row));
@@ -70,12 +98,26 @@ fn logical_bytes(array: &dyn Array) -> usize {
             }
             DataType::Map(..) => {
                 let valid = (0..rows).filter(|row| array.is_valid(*row));
-                4 * (rows + 1) + elements(valid.map(|row| Arc::new(array.as_map().value(row)) as _).collect())
+                4 * (rows + 1)
+                    + elements(
+                        valid
+                            .map(|row| Arc::new(array.as_map().value(row)) as _)
+                            .collect(),
+                    )
             }
-            DataType::Struct(_) => array.as_struct().columns().iter().map(|column| logical_bytes(column)).sum(),
+            DataType::Struct(_) => array
+                .as_struct()
+                .columns()
+                .iter()
+                .map(|column| logical_bytes(column))
+                .sum(),
             DataType::Union(_, UnionMode::Dense) => {
                 let children: Vec<_> = (0..rows).map(|row| array.as_union().value(row)).collect();
-                5 * rows + children.iter().map(|child| logical_bytes(child)).sum::<usize>()
+                5 * rows
+                    + children
+                        .iter()
+                        .map(|child| logical_bytes(child))
+                        .sum::<usize>()
             }
             fixed => fixed.primitive_width().unwrap() * rows,
         }
@@ -89,7 +131,9 @@ fn logical_bytes_of(batches: &[RecordBatch]) -> usize {
         .map(|column| logical_bytes(column))
         .sum();
     let columns = batches.first().map_or(0, RecordBatch::num_columns);
-    let values: usize = (0..columns).map(|column| used_values_bytes(batches, column)).sum();
+    let values: usize = (0..columns)
+        .map(|column| used_values_bytes(batches, column))
+        .sum();
     rows + values
 }
 
@@ -97,7 +141,9 @@ fn used_values_bytes(batches: &[RecordBatch], column: usize) -> usize {
     let mut seen = HashSet::new();
     let mut used = vec![];
     for batch in batches {
-        let Some(dictionary) = batch.column(column).as_any_dictionary_opt() else { return 0 };
+        let Some(dictionary) = batch.column(column).as_any_dictionary_opt() else {
+            return 0;
+        };
         for (row, key) in dictionary.normalized_keys().into_iter().enumerate() {
             let value = || array_value_to_string(dictionary.values(), key).unwrap();
             if dictionary.is_valid(row) && seen.insert(value()) {
@@ -106,11 +152,21 @@ fn used_values_bytes(batches: &[RecordBatch], column: usize) -> usize {
         }
     }
     let used: Vec<&dyn Array> = used.iter().map(AsRef::as_ref).collect();
-    if used.is_empty() { 0 } else { logical_bytes(&concat(&used).unwrap()) }
+    if used.is_empty() {
+        0
+    } else {
+        logical_bytes(&concat(&used).unwrap())
+    }
 }
 
 /// Writes the batches by hash of the first column, and compares what is in the file with what need be.
-fn check(schema: &SchemaRef, batches: &[RecordBatch], layout: Layout, limit: Option<usize>, partitions: usize) -> Result<()> {
+fn check(
+    schema: &SchemaRef,
+    batches: &[RecordBatch],
+    layout: Layout,
+    limit: Option<usize>,
+    partitions: usize,
+) -> Result<()> {
     let output = Output::new();
     let by = match partitions {
         1 => PartitionBy::single(),
@@ -150,13 +206,19 @@ fn check_all(schema: &SchemaRef, batches: &[RecordBatch], limit: usize) -> Resul
 
 fn keyed(name: &str, column: ArrayRef) -> RecordBatch {
     let keys = Int32Array::from_iter_values(0..column.len() as i32);
-    RecordBatch::try_from_iter_with_nullable([("key", Arc::new(keys) as ArrayRef, false), (name, column, true)]).unwrap()
+    RecordBatch::try_from_iter_with_nullable([
+        ("key", Arc::new(keys) as ArrayRef, false),
+        (name, column, true),
+    ])
+    .unwrap()
 }
 
 #[test]
 fn views_own_the_bytes_of_their_rows() -> Result<()> {
     // Each batch has 300 of 20,000 views into the same buffers of a megabyte.
-    let long = StringViewArray::from_iter_values((0..20_000).map(|i| format!("a value that no view can hold: {i}")));
+    let long = StringViewArray::from_iter_values(
+        (0..20_000).map(|i| format!("a value that no view can hold: {i}")),
+    );
     let long: ArrayRef = Arc::new(long);
     let batches: Vec<_> = (0..10)
         .map(|i| {
@@ -172,7 +234,8 @@ fn dictionaries_hold_the_values_in_use_once_a_partition() -> Result<()> {
     // Long values, of which each batch uses a few, from a dictionary of its own that has others too.
     let batches: Vec<_> = (0..10)
         .map(|i| {
-            let values = (0..500).map(|value| format!("a long value of a dictionary {}", value + i * 10));
+            let values =
+                (0..500).map(|value| format!("a long value of a dictionary {}", value + i * 10));
             let keys = Int32Array::from_iter_values((0..300).map(|row| row % 40));
             let array = DictionaryArray::new(keys, Arc::new(StringArray::from_iter_values(values)));
             keyed("dictionary", Arc::new(array))
@@ -183,13 +246,18 @@ fn dictionaries_hold_the_values_in_use_once_a_partition() -> Result<()> {
 
 #[test]
 fn one_dictionary_shared_by_all_batches_is_written_once_a_partition() -> Result<()> {
-    let values: ArrayRef = Arc::new(StringViewArray::from_iter_values(
-        (0..200).map(|value| format!("a long value that no view can hold {value}")),
-    ));
+    let values: ArrayRef =
+        Arc::new(StringViewArray::from_iter_values((0..200).map(|value| {
+            format!("a long value that no view can hold {value}")
+        })));
     let batches: Vec<_> = (0..20)
         .map(|i| {
-            let keys = UInt8Array::from_iter_values((0..100).map(|row| ((row + i * 7) % 200) as u8));
-            keyed("dictionary", Arc::new(DictionaryArray::<UInt8Type>::new(keys, Arc::clone(&values))))
+            let keys =
+                UInt8Array::from_iter_values((0..100).map(|row| ((row + i * 7) % 200) as u8));
+            keyed(
+                "dictionary",
+                Arc::new(DictionaryArray::<UInt8Type>::new(keys, Arc::clone(&values))),
+            )
         })
         .collect();
     check_all(&batches[0].schema(), &batches, 5_000)
@@ -208,7 +276,10 @@ fn content_under_nulls_is_left_behind() -> Result<()> {
     let text = StringArray::from_iter_values((0..1000).map(|i| format!("the text of row {i}")));
     let (offsets, values, _) = text.into_parts();
     let nulls = (0..1000).map(|row| row % 3 == 0).collect::<Vec<_>>().into();
-    let covered = keyed("text", Arc::new(StringArray::new(offsets, values, Some(nulls))));
+    let covered = keyed(
+        "text",
+        Arc::new(StringArray::new(offsets, values, Some(nulls))),
+    );
     check_all(&covered.schema(), &[covered], 0)
 }
 
@@ -222,7 +293,8 @@ fn nested_types_hold_what_their_rows_hold() -> Result<()> {
         DataType::Struct(vec![item(DataType::BinaryView), item(DataType::Boolean)].into()),
         map_of(DataType::Utf8View),
         DataType::Union(
-            UnionFields::try_new([0, 1], [item(DataType::Utf8View), item(DataType::Int32)]).unwrap(),
+            UnionFields::try_new([0, 1], [item(DataType::Utf8View), item(DataType::Int32)])
+                .unwrap(),
             UnionMode::Dense,
         ),
     ];
