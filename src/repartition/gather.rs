@@ -15,8 +15,8 @@ use crate::repartition::selection::Selection;
 use crate::repartition::types::{children, contains, is_dictionary, is_view};
 use crate::repartition::unifier::Unifier;
 
-/// Makes output batches that hold nothing but the rows selected. The dictionaries of a partition's batches grow
-/// from one to the next, so that each value need be written once a partition.
+/// Makes output batches that hold nothing but the rows selected. Their dictionaries are common to all rows that
+/// have been learned, so that each value used need be written but once.
 #[derive(Debug)]
 pub(super) struct Gatherer {
     schema: SchemaRef,
@@ -62,17 +62,25 @@ impl Gatherer {
         !self.unifiers.is_empty()
     }
 
-    /// Starts the dictionaries of a partition.
-    pub(super) fn start_partition(&mut self) {
+    /// Starts new dictionaries.
+    pub(super) fn reset(&mut self) {
         self.unifiers.iter_mut().for_each(Unifier::reset);
     }
 
-    /// Must be called before batches that were gathered from are dropped within a partition.
+    /// To be called before batches that were learned or gathered from are dropped and others follow.
     pub(super) fn forget_sources(&mut self) {
         self.unifiers.iter_mut().for_each(Unifier::forget_sources);
     }
 
-    /// The selected rows of `batches`: in one batch, or in several where a type can hold no more in one.
+    /// Adds to the dictionaries what the selected rows use, which must be of one batch. Gives `false` where there
+    /// are not enough keys for that: then what has been learned must be gathered, and new dictionaries started.
+    pub(super) fn learn(&mut self, batches: &[Batch], selection: &Selection<'_>) -> Result<bool> {
+        let taken = self.take_keys(batches, selection)?;
+        self.learn_keys(batches, selection, &taken)
+    }
+
+    /// The selected rows of `batches`: in one batch, or in several where a type can hold no more in one. What
+    /// dictionaries they use must have been learned.
     pub(super) fn gather(
         &mut self,
         batches: &[Batch],
@@ -86,41 +94,49 @@ impl Gatherer {
                 gathered.extend(self.gather(batches, &selection.slice(middle..end))?);
                 Ok(gathered)
             }
-            gathered => gathered,
+            gathered => Ok(vec![gathered?]),
         }
     }
 
-    fn try_gather(
-        &mut self,
-        batches: &[Batch],
-        selection: &Selection<'_>,
-    ) -> Result<Vec<RecordBatch>> {
-        if !self.has_dictionaries() {
-            return Ok(vec![self.finish(batches, selection, &[])?]);
-        }
-        let mut gathered = vec![];
-        // One translated piece a batch gathered from, for each column with dictionaries.
+    fn try_gather(&mut self, batches: &[Batch], selection: &Selection<'_>) -> Result<RecordBatch> {
+        // The keys in the dictionaries of the partition, by batch gathered from and column with dictionaries.
         let mut pieces: Vec<Vec<ArrayRef>> = vec![];
-        let (mut start, mut end) = (0, 0);
-        for part in selection.by_batch() {
-            let taken = self.take_keys(batches, &part)?;
-            if !self.learn(batches, &part, &taken)? {
-                // The keys are used up. What there is goes out, and the rest starts a new dictionary.
-                if start < end {
-                    gathered.push(self.finish(batches, &selection.slice(start..end), &pieces)?);
-                    start = end;
-                    pieces.clear();
+        if self.has_dictionaries() {
+            for part in selection.by_batch() {
+                let taken = self.take_keys(batches, &part)?;
+                if !self.learn_keys(batches, &part, &taken)? {
+                    return internal_err!(
+                        "rows are gathered whose dictionaries have not been learned"
+                    );
                 }
-                self.start_partition();
-                if !self.learn(batches, &part, &taken)? {
-                    return internal_err!("a dictionary has more values in use than it has keys");
-                }
+                pieces.push(self.translate(batches, &part, &taken)?);
             }
-            pieces.push(self.translate(batches, &part, &taken)?);
-            end += part.len();
         }
-        gathered.push(self.finish(batches, &selection.slice(start..end), &pieces)?);
-        Ok(gathered)
+        let mut pieces_before = 0;
+        let mut columns = Vec::with_capacity(self.columns.len());
+        for (i, column) in self.columns.iter().enumerate() {
+            let gathered = if column.dictionaries.is_empty() {
+                gather_column(batches, selection, i, column.sticky)?
+            } else {
+                let keys: Vec<&dyn Array> = pieces
+                    .iter()
+                    .map(|piece| piece[pieces_before].as_ref())
+                    .collect();
+                pieces_before += 1;
+                let values = self.unifiers[column.dictionaries.clone()]
+                    .iter_mut()
+                    .map(Unifier::values)
+                    .collect::<Result<Vec<_>>>()?;
+                put_in(&concat(&keys)?, &column.data_type, &values)?
+            };
+            columns.push(compact(gathered)?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(selection.len()));
+        Ok(RecordBatch::try_new_with_options(
+            Arc::clone(&self.schema),
+            columns,
+            &options,
+        )?)
     }
 
     fn with_dictionaries(&self) -> impl Iterator<Item = (usize, &Column)> {
@@ -143,7 +159,7 @@ impl Gatherer {
             .collect()
     }
 
-    fn learn(
+    fn learn_keys(
         &mut self,
         batches: &[Batch],
         part: &Selection<'_>,
@@ -182,40 +198,6 @@ impl Gatherer {
                 })
             })
             .collect()
-    }
-
-    /// One output batch. `pieces` are the translated keys of its rows, by batch and column with dictionaries.
-    fn finish(
-        &mut self,
-        batches: &[Batch],
-        selection: &Selection<'_>,
-        pieces: &[Vec<ArrayRef>],
-    ) -> Result<RecordBatch> {
-        let mut with_dictionaries = 0;
-        let mut columns = Vec::with_capacity(self.columns.len());
-        for (i, column) in self.columns.iter().enumerate() {
-            let gathered = if column.dictionaries.is_empty() {
-                gather_column(batches, selection, i, column.sticky)?
-            } else {
-                let keys: Vec<&dyn Array> = pieces
-                    .iter()
-                    .map(|piece| piece[with_dictionaries].as_ref())
-                    .collect();
-                with_dictionaries += 1;
-                let values = self.unifiers[column.dictionaries.clone()]
-                    .iter_mut()
-                    .map(Unifier::values)
-                    .collect::<Result<Vec<_>>>()?;
-                put_in(&concat(&keys)?, &column.data_type, &values)?
-            };
-            columns.push(compact(gathered)?);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(selection.len()));
-        Ok(RecordBatch::try_new_with_options(
-            Arc::clone(&self.schema),
-            columns,
-            &options,
-        )?)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::repartition::partition_by::PartitionBy;
 use crate::repartition::partitioner::Partitioner;
 use crate::repartition::shuffle::Shuffle;
 use crate::repartition::spill::{BYTES_PER_PARTITION, Spill, SpillInProgress};
-use crate::repartition::writer::PartitionWriter;
+use crate::repartition::writer::{PartitionWriter, Spilled};
 use crate::stepped_reservation::SteppedReservation;
 
 impl RepartitionerBuilder {
@@ -273,15 +273,11 @@ impl Repartitioner {
     }
 
     fn write_data_file(&mut self, path: &Path) -> Result<Vec<u64>> {
-        let mut spills = self
-            .spills
-            .iter()
-            .map(|spill| Ok((spill, spill.open()?)))
-            .collect::<Result<Vec<_>>>()?;
         let mut file = DataFile::create(path)?;
+        let mut spilled = Spilled::new(&self.spills);
         for partition in 0..self.partitioner.partitions() {
             self.writer
-                .write_stream(partition, &mut spills, &self.buffer, file.out())?;
+                .write_stream(partition, &mut spilled, &self.buffer, file.out())?;
             file.end_partition();
         }
         file.finish()

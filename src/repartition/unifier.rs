@@ -45,7 +45,7 @@ impl Unifier {
     pub(super) fn try_new(key_type: &DataType, value_type: &DataType) -> Result<Self> {
         let field = SortField::new(value_type.clone());
         let mergeable = !contains(value_type, &is_dictionary)
-            && RowConverter::supports_fields(&[field.clone()]);
+            && RowConverter::supports_fields(std::slice::from_ref(&field));
         Ok(Self {
             value_type: value_type.clone(),
             capacity: key_capacity(key_type),
@@ -62,19 +62,14 @@ impl Unifier {
         })
     }
 
-    /// Makes sure that the values of `source` which `keys` use have a place. Gives `false`, and changes nothing,
-    /// where there are more of them than keys: then what has been collected must be used up and
-    /// [`reset`](Self::reset). The values that the keys of one array use always fit after that.
+    /// Makes sure that the values of `source` which `keys` use have a place. Gives `false`, and no place to any,
+    /// where there are more of them than keys. After a [`reset`](Self::reset) the values that the keys of one array
+    /// use always fit.
     pub(super) fn learn(&mut self, source: &ArrayRef, keys: &dyn Array) -> Result<bool> {
         let (converter, places, sources, values) = match &mut self.known {
             Known::AsIs { source: current } => {
-                let fits = current
-                    .as_ref()
-                    .is_none_or(|current| Arc::ptr_eq(current, source));
-                if fits {
-                    *current = Some(Arc::clone(source));
-                }
-                return Ok(fits);
+                let current = current.get_or_insert_with(|| Arc::clone(source));
+                return Ok(Arc::ptr_eq(current, source) || current == source);
             }
             Known::Merged {
                 converter,
