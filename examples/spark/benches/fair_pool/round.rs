@@ -123,8 +123,8 @@ impl Figures {
         let worst = |figure: fn(&Self) -> u64| rounds.iter().map(figure).max().unwrap_or(0);
         Self {
             ops_per_s: median_f64(rounds.iter().map(|round| round.ops_per_s)),
-            grow: Latency::medians(rounds.iter().map(|round| round.grow)),
-            release: Latency::medians(rounds.iter().map(|round| round.release)),
+            grow: Latency::medians(rounds, |round| round.grow),
+            release: Latency::medians(rounds, |round| round.release),
             short_grants: count(|round| round.short_grants),
             rejects: worst(|round| round.rejects),
             errors: worst(|round| round.errors),
@@ -146,8 +146,8 @@ impl Latency {
         }
     }
 
-    fn medians(rounds: impl Iterator<Item = Self> + Clone) -> Self {
-        let of = |figure: fn(Self) -> f64| median_f64(rounds.clone().map(figure));
+    fn medians(rounds: &[Figures], latency: fn(&Figures) -> Self) -> Self {
+        let of = |figure: fn(Self) -> f64| median_f64(rounds.iter().map(latency).map(figure));
         Self {
             mean: of(|latency| latency.mean),
             p50: of(|latency| latency.p50),
