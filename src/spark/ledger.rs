@@ -27,7 +27,6 @@ pub(super) struct Ledger {
     registered: usize,
     charged: usize,
     overcommitted: usize,
-    /// Bytes that refused `try_grow`s have given back to Spark so far.
     returned: u64,
 }
 
@@ -46,6 +45,8 @@ struct Account {
 /// That a `try_grow` passed the limits and is charged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Admission {
+    /// What the consumer had on the books before.
+    pub(super) held: usize,
     /// Overcommitted bytes that it is to ask Spark for besides its own.
     pub(super) overcommit: usize,
     /// Bytes that refused `try_grow`s had returned to Spark by then.
@@ -146,6 +147,7 @@ impl Ledger {
         }
         self.add_charge(consumer, bytes);
         Ok(Admission {
+            held: charged,
             overcommit: self.overcommitted,
             returned: self.returned,
         })
@@ -217,10 +219,14 @@ impl Ledger {
         }
     }
 
-    /// Spark has back what a refused `try_grow` was granted. Gives the sum of all such bytes.
-    pub(super) fn enter_return(&mut self, consumer: usize, hand_back: HandBack) -> u64 {
+    /// Spark has back what a refused `try_grow` was granted.
+    pub(super) fn enter_return(&mut self, consumer: usize, hand_back: HandBack) {
         self.uncharge(consumer, hand_back.charged);
         self.returned += hand_back.bytes as u64;
+    }
+
+    /// Bytes that refused `try_grow`s have given back to Spark so far.
+    pub(super) fn returned(&self) -> u64 {
         self.returned
     }
 

@@ -78,24 +78,26 @@ impl<L: Locked> Unified<L> {
             if granted == ask {
                 let excess = self
                     .with(|ledger| ledger.enter_full_grant(consumer, bytes, admission.overcommit));
-                if self.hand_back(consumer, excess) {
+                if excess.bytes > 0 && self.hand_back(consumer, excess) {
                     self.with(|ledger| ledger.uncharge(consumer, excess.charged));
                 }
                 return Ok(());
             }
 
             let short = self.with(|ledger| ledger.enter_short_grant(consumer, bytes, granted));
-            if self.hand_back(consumer, short) {
-                let returned = self.with(|ledger| ledger.enter_return(consumer, short));
-                // Others that were refused may have held, for the moment that takes, just what
-                // was missing here.
-                let by_others = returned - short.bytes as u64 - admission.returned;
-                if mem::take(&mut second_chance) && by_others >= (ask - granted) as u64 {
-                    continue;
-                }
+            let mut own = 0;
+            if granted > 0 && self.hand_back(consumer, short) {
+                self.with(|ledger| ledger.enter_return(consumer, short));
+                own = granted as u64;
+            }
+            // Others that were refused may have held, for the moment that takes, just what was
+            // missing here.
+            let by_others = self.with(|ledger| ledger.returned()) - admission.returned - own;
+            if mem::take(&mut second_chance) && by_others >= (ask - granted) as u64 {
+                continue;
             }
             return Err(GrowError::Refused(Refusal::ShortGrant {
-                held: self.with(|ledger| ledger.charged_to(consumer)),
+                held: admission.held,
                 granted,
                 overcommit: admission.overcommit,
             }));
@@ -133,14 +135,12 @@ impl<L: Locked> Unified<L> {
     /// `Err` with the bytes that the consumer holds, where they are fewer than `bytes`.
     pub(super) fn shrink(&self, consumer: usize, bytes: usize) -> Result<(), usize> {
         let due = self.with(|ledger| ledger.begin_release(consumer, bytes))?;
-        if self.hand_back(
-            consumer,
-            HandBack {
-                bytes: due,
-                charged: due,
-            },
-        ) {
-            self.with(|ledger| ledger.uncharge(consumer, due));
+        let due = HandBack {
+            bytes: due,
+            charged: due,
+        };
+        if due.bytes > 0 && self.hand_back(consumer, due) {
+            self.with(|ledger| ledger.uncharge(consumer, due.charged));
         }
         Ok(())
     }
@@ -148,9 +148,6 @@ impl<L: Locked> Unified<L> {
     /// Whether Spark has the bytes back. Where it has not they stay charged, since it takes
     /// them for used, and the pool's limit must go on counting them.
     fn hand_back(&self, consumer: usize, HandBack { bytes, charged }: HandBack) -> bool {
-        if bytes == 0 {
-            return true;
-        }
         self.memory
             .release(bytes)
             .inspect_err(|error| {
