@@ -6,18 +6,15 @@ use jni::objects::JLongArray;
 use jni::refs::Global;
 use jni::{JavaVM, bind_java_type};
 
-use crate::task_memory::{CallError, SparkTaskMemory, TaskMemoryManager, attached};
+use crate::task_memory::{CallError, SparkTaskMemory, attached};
 
 bind_java_type! {
     JOffHeapExecutor => "org.apache.spark.memory.counting.OffHeapExecutor",
-    type_map = {
-        TaskMemoryManager => "org.apache.spark.memory.TaskMemoryManager",
-    },
     constructors {
         fn new(bytes: jlong),
     },
     methods {
-        fn task(attempt_id: jlong) -> TaskMemoryManager,
+        fn task(attempt_id: jlong) -> org.apache.spark.memory.TaskMemoryManager,
         fn active_tasks() -> jlong[],
         fn parked() -> jint,
         fn interrupt_parked(),
@@ -26,11 +23,8 @@ bind_java_type! {
 
 bind_java_type! {
     JSpillingConsumer => "org.apache.spark.memory.counting.SpillingConsumer",
-    type_map = {
-        TaskMemoryManager => "org.apache.spark.memory.TaskMemoryManager",
-    },
     constructors {
-        fn new(manager: TaskMemoryManager, bytes_per_spill: jlong),
+        fn new(manager: org.apache.spark.memory.TaskMemoryManager, bytes_per_spill: jlong),
     },
     methods {
         fn acquire_memory(bytes: jlong) -> jlong,

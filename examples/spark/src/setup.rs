@@ -40,10 +40,11 @@ macro_rules! source {
 }
 
 /// The Java sources that this crate was built with, by their path.
-const SOURCES: [(&str, &str); 3] = [
+const SOURCES: [(&str, &str); 4] = [
     source!("NativeTaskMemory"),
     source!("OffHeapExecutor"),
     source!("SpillingConsumer"),
+    source!("TaskThread"),
 ];
 
 /// The class path with Spark's jars and this package's classes.

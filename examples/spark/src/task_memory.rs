@@ -14,7 +14,7 @@ use crate::throwable::caught;
 
 bind_java_type! {
     /// Spark's own manager of one attempt's memory.
-    pub(crate) TaskMemoryManager => "org.apache.spark.memory.TaskMemoryManager",
+    TaskMemoryManager => "org.apache.spark.memory.TaskMemoryManager",
     methods {
         fn clean_up_all_allocated_memory() -> jlong,
     },
@@ -119,8 +119,9 @@ impl SparkTaskMemory {
         &self.vm
     }
 
-    pub(crate) fn manager(&self) -> &TaskMemoryManager<'static> {
-        &self.manager
+    /// The `TaskMemoryManager` behind it.
+    pub fn manager(&self) -> &JObject<'static> {
+        self.manager.as_obj()
     }
 
     fn call<T>(

@@ -12,6 +12,7 @@ mod subject;
 #[path = "../../../../tests/spark/watchdog.rs"]
 mod watchdog;
 
+mod plugin;
 mod spark;
 mod throwables;
 
