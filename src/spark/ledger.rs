@@ -27,7 +27,6 @@ pub(super) struct Ledger {
     registered: usize,
     charged: usize,
     overcommitted: usize,
-    returned: u64,
 }
 
 /// One consumer: all reservations with its id, be they made by `register`, `new_empty`, `split`
@@ -49,8 +48,6 @@ pub(super) struct Admission {
     pub(super) held: usize,
     /// Overcommitted bytes that it is to ask Spark for besides its own.
     pub(super) overcommit: usize,
-    /// Bytes that refused `try_grow`s had returned to Spark by then.
-    pub(super) returned: u64,
 }
 
 /// Bytes that Spark granted and nobody can use.
@@ -70,7 +67,6 @@ impl Ledger {
             registered: 0,
             charged: 0,
             overcommitted: 0,
-            returned: 0,
         }
     }
 
@@ -149,7 +145,6 @@ impl Ledger {
         Ok(Admission {
             held: charged,
             overcommit: self.overcommitted,
-            returned: self.returned,
         })
     }
 
@@ -217,17 +212,6 @@ impl Ledger {
             bytes: granted,
             charged,
         }
-    }
-
-    /// Spark has back what a refused `try_grow` was granted.
-    pub(super) fn enter_return(&mut self, consumer: usize, hand_back: HandBack) {
-        self.uncharge(consumer, hand_back.charged);
-        self.returned += hand_back.bytes as u64;
-    }
-
-    /// Bytes that refused `try_grow`s have given back to Spark so far.
-    pub(super) fn returned(&self) -> u64 {
-        self.returned
     }
 
     /// Takes `bytes` out of what the consumer holds, repays overcommit with them and returns

@@ -57,51 +57,40 @@ impl<L: Locked> Unified<L> {
     }
 
     pub(super) fn try_grow(&self, consumer: usize, bytes: usize) -> Result<(), GrowError> {
-        let mut second_chance = true;
-        loop {
-            let admission = self
-                .with(|ledger| ledger.admit(consumer, bytes))
-                .map_err(GrowError::Refused)?;
-            let ask = bytes + admission.overcommit;
-            let charge = Charge {
-                unified: self,
-                consumer,
-                bytes,
-            };
-            let granted = self
-                .memory
-                .acquire(ask)
-                .map_err(GrowError::Failed)?
-                .min(ask);
-            charge.keep();
+        let admission = self
+            .with(|ledger| ledger.admit(consumer, bytes))
+            .map_err(GrowError::Refused)?;
+        let ask = bytes + admission.overcommit;
+        let charge = Charge {
+            unified: self,
+            consumer,
+            bytes,
+        };
+        let granted = self
+            .memory
+            .acquire(ask)
+            .map_err(GrowError::Failed)?
+            .min(ask);
+        charge.keep();
 
-            if granted == ask {
-                let excess = self
-                    .with(|ledger| ledger.enter_full_grant(consumer, bytes, admission.overcommit));
-                if excess.bytes > 0 && self.hand_back(consumer, excess) {
-                    self.with(|ledger| ledger.uncharge(consumer, excess.charged));
-                }
-                return Ok(());
-            }
-
-            let short = self.with(|ledger| ledger.enter_short_grant(consumer, bytes, granted));
-            let mut own = 0;
-            if granted > 0 && self.hand_back(consumer, short) {
-                self.with(|ledger| ledger.enter_return(consumer, short));
-                own = granted as u64;
-            }
-            // Others that were refused may have held, for the moment that takes, just what was
-            // missing here.
-            let by_others = self.with(|ledger| ledger.returned()) - admission.returned - own;
-            if mem::take(&mut second_chance) && by_others >= (ask - granted) as u64 {
-                continue;
-            }
-            return Err(GrowError::Refused(Refusal::ShortGrant {
-                held: admission.held,
-                granted,
-                overcommit: admission.overcommit,
-            }));
+        if granted == ask {
+            let excess =
+                self.with(|ledger| ledger.enter_full_grant(consumer, bytes, admission.overcommit));
+            self.hand_back(consumer, excess);
+            return Ok(());
         }
+
+        // What is on its way back may be just what another acquire misses at that moment. To ask
+        // again where that happened was tried on real Spark with up to eight threads, and left
+        // out: of 400,000 short grants 0.8 % had missed bytes that others gave back meanwhile, and
+        // 0.04 % were granted when asked again. The rest missed what others did hold.
+        let short = self.with(|ledger| ledger.enter_short_grant(consumer, bytes, granted));
+        self.hand_back(consumer, short);
+        Err(GrowError::Refused(Refusal::ShortGrant {
+            held: admission.held,
+            granted,
+            overcommit: admission.overcommit,
+        }))
     }
 
     /// # Panics
@@ -135,28 +124,29 @@ impl<L: Locked> Unified<L> {
     /// `Err` with the bytes that the consumer holds, where they are fewer than `bytes`.
     pub(super) fn shrink(&self, consumer: usize, bytes: usize) -> Result<(), usize> {
         let due = self.with(|ledger| ledger.begin_release(consumer, bytes))?;
-        let due = HandBack {
-            bytes: due,
-            charged: due,
-        };
-        if due.bytes > 0 && self.hand_back(consumer, due) {
-            self.with(|ledger| ledger.uncharge(consumer, due.charged));
-        }
+        self.hand_back(
+            consumer,
+            HandBack {
+                bytes: due,
+                charged: due,
+            },
+        );
         Ok(())
     }
 
-    /// Whether Spark has the bytes back. Where it has not they stay charged, since it takes
-    /// them for used, and the pool's limit must go on counting them.
-    fn hand_back(&self, consumer: usize, HandBack { bytes, charged }: HandBack) -> bool {
-        self.memory
-            .release(bytes)
-            .inspect_err(|error| {
-                warn!(
-                    "{charged} bytes stay charged to consumer {consumer}, \
-                     as Spark failed to take {bytes} back: {error}"
-                );
-            })
-            .is_ok()
+    /// Gives bytes back to Spark, and takes them off the charge after that. Where Spark does not
+    /// take them they stay charged: it has them for used, and the limits must go on counting them.
+    fn hand_back(&self, consumer: usize, HandBack { bytes, charged }: HandBack) {
+        if bytes == 0 {
+            return;
+        }
+        match self.memory.release(bytes) {
+            Ok(()) => self.with(|ledger| ledger.uncharge(consumer, charged)),
+            Err(error) => warn!(
+                "{charged} bytes stay charged to consumer {consumer}, \
+                 as Spark failed to take {bytes} back: {error}"
+            ),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use datafusion_common::{DataFusionError, Result, exec_datafusion_err, exec_err};
+use datafusion_common::{DataFusionError, exec_datafusion_err, exec_err};
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool};
 
 use crate::scripted::{Acquire, Release, Scripted};
@@ -130,57 +130,6 @@ fn a_short_grant_stays_charged_until_spark_has_it_back_and_the_rest_does_not() {
             assert_eq!((a.size(), b.size(), pool.reserved()), (20, 50, 70));
         },
     );
-}
-
-/// A asks for 100 and is granted `given`, and while it hands that back B asks for 50 and gets
-/// nothing. Returns what became of B and how often it asked.
-fn crowded_out(given: usize) -> (Result<()>, usize) {
-    let ((pass, reached, let_go), (refused, is_refused)) = (gate(), channel());
-    let first = Mutex::new(Some((let_go, is_refused)));
-    let memory = Arc::new(
-        Scripted::new(move |bytes| {
-            if bytes == 100 {
-                return Ok(given);
-            }
-            let Some((let_go, is_refused)) = first.lock().unwrap().take() else {
-                return Ok(bytes);
-            };
-            let_go.send(()).unwrap();
-            is_refused.recv().unwrap();
-            Ok(0)
-        })
-        .with_release(move |_| {
-            pass();
-            Ok(())
-        }),
-    );
-    let pool = fair(&memory, 1000);
-    let (a, b) = (register(&pool, "A"), register(&pool, "B"));
-    let answer = thread::scope(|scope| {
-        scope.spawn(move || {
-            refusal(a.try_grow(100));
-            refused.send(()).unwrap();
-        });
-        reached.recv().unwrap();
-        b.try_grow(50)
-    });
-    let asks = memory
-        .take_calls()
-        .into_iter()
-        .filter(|call| *call == Acquire(50));
-    (answer, asks.count())
-}
-
-#[test]
-fn a_try_grow_that_a_doomed_one_crowded_out_is_asked_once_more() {
-    watched(String::new, || {
-        let (answer, asks) = crowded_out(50);
-        assert_eq!((answer.unwrap(), asks), ((), 2));
-        // What A returned would not have been enough.
-        let (answer, asks) = crowded_out(49);
-        assert_eq!(asks, 1);
-        refusal(answer);
-    });
 }
 
 #[test]
