@@ -178,7 +178,6 @@ fn what_is_still_held_at_the_deadline_is_said() {
 }
 
 #[test]
-#[ignore = "Debug is the derived one"]
 fn an_unwrap_says_it_as_well() {
     let (counting, pool) = support::counting(UnboundedMemoryPool::default());
     let a = register(&pool, "Sort[0]");

@@ -5,7 +5,7 @@ use crate::counters::Level;
 use crate::snapshot::Snapshot;
 use event_listener::{Event, Listener};
 use futures_timer::Delay;
-use std::fmt::{self, Display, Formatter};
+use std::fmt::{self, Debug, Display, Formatter};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -46,7 +46,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// Memory was still held when the deadline passed. Its text says by whom.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct NotReleased {
     deadline: Duration,
     snapshot: Box<Snapshot>,
@@ -66,6 +66,13 @@ impl Display for NotReleased {
             self.deadline
         );
         f.write_str(&self.snapshot.holders(&expected))
+    }
+}
+
+/// As `Display`: this is what an `unwrap` and a test that returns the error print.
+impl Debug for NotReleased {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(self, f)
     }
 }
 

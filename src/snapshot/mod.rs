@@ -250,14 +250,16 @@ impl Snapshot {
     /// # Panics
     /// Where there was no such operator; the message lists those there were.
     #[track_caller]
+    #[must_use]
     pub fn operator(&self, name: &str) -> Figures {
-        find(self.by_operator(), name).unwrap_or_else(|rows| {
-            panic!(
+        match find(self.by_operator(), name) {
+            Ok(figures) => figures,
+            Err(rows) => panic!(
                 "no operator {name:?} in pool {:?}; {}",
                 self.pool,
                 listed(&rows)
-            )
-        })
+            ),
+        }
     }
 
     /// Like [`operator`](Self::operator), `None` where there was no such operator.
@@ -270,14 +272,20 @@ impl Snapshot {
     /// # Panics
     /// Where there was no such consumer; the message lists those there were.
     #[track_caller]
+    #[must_use]
     pub fn consumer(&self, name: &str) -> Figures {
-        find(self.by_name(), name).unwrap_or_else(|rows| {
-            panic!(
+        match find(self.by_name(), name) {
+            Ok(figures) => figures,
+            Err(_) if self.get_operator(name).is_some() => panic!(
+                "no consumer {name:?} in pool {:?}, but an operator: `operator({name:?})` has it",
+                self.pool
+            ),
+            Err(rows) => panic!(
                 "no consumer {name:?} in pool {:?}; {}",
                 self.pool,
                 listed(&rows)
-            )
-        })
+            ),
+        }
     }
 
     /// Like [`consumer`](Self::consumer), `None` where there was no such consumer.
