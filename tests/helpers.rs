@@ -240,7 +240,6 @@ fn a_lookup_that_fails_lists_what_there_is() {
 }
 
 #[test]
-#[ignore = "rows are cut by name, not by what they hold"]
 fn the_guiltiest_are_named_however_many_there_are() {
     let (counting, pool) = support::counting(GreedyMemoryPool::new(100_000));
     let consumers: Vec<_> = (0..500)
