@@ -35,8 +35,9 @@
 //!
 //! # Features
 //!
-//! None is on by default.
-//!
+//! - `metrics`, on by default: [`Registry`] publishes the figures of pools through the
+//!   [`metrics`](https://docs.rs/metrics/0.24) facade.
+//! - `prometheus`: `PrometheusServer` serves them to Prometheus, in one call. Brings `serde`.
 //! - `serde`: [`Snapshot`] and what it holds implement `serde::Serialize`.
 //!
 //! [`MemoryPool`]: datafusion_execution::memory_pool::MemoryPool
@@ -49,6 +50,8 @@ mod exhausted;
 mod fault_pool;
 mod figures;
 mod operator_name;
+#[cfg(feature = "metrics")]
+mod publish;
 mod repartition;
 mod snapshot;
 mod stepped_reservation;
@@ -63,6 +66,10 @@ pub use figures::{
     Acquires, CallTime, Calls, Figures, Histogram, RequestSize, RequestSizes, Requests,
 };
 pub use operator_name::operator_name;
+#[cfg(feature = "prometheus")]
+pub use publish::{PrometheusServer, PrometheusServerBuilder, PrometheusServerError};
+#[cfg(feature = "metrics")]
+pub use publish::{Registry, RegistryBuilder, RegistryInstalled};
 pub use repartition::{
     Layout, PartitionBy, PartitionKey, PartitionReader, RepartitionMetrics, Repartitioner,
     RepartitionerBuilder, Shuffle,

@@ -49,10 +49,16 @@ impl<R: Read> BatchDecoder<R> {
         };
         let (message, schema) = decoder.read_message(|message| {
             let schema = message.header_as_schema().map(fb_to_schema);
-            schema.ok_or_else(|| exec_datafusion_err!("a stream starts with a {:?}, not a schema", message.header_type()))
+            schema.ok_or_else(|| {
+                exec_datafusion_err!(
+                    "a stream starts with a {:?}, not a schema",
+                    message.header_type()
+                )
+            })
         })?;
         decoder.pending = message;
-        decoder.schema = schema.ok_or_else(|| exec_datafusion_err!("a stream ends before its schema"))?;
+        decoder.schema =
+            schema.ok_or_else(|| exec_datafusion_err!("a stream ends before its schema"))?;
         Ok(decoder)
     }
 
@@ -79,7 +85,10 @@ impl<R: Read> BatchDecoder<R> {
     }
 
     /// Reads the bytes of a message, once its metadata has been looked at. There is none at the end of the stream.
-    fn read_message<T>(&mut self, look: impl FnOnce(Message<'_>) -> Result<T>) -> Result<(Buffer, Option<T>)> {
+    fn read_message<T>(
+        &mut self,
+        look: impl FnOnce(Message<'_>) -> Result<T>,
+    ) -> Result<(Buffer, Option<T>)> {
         let mut prefix = [0; 8];
         self.read(&mut prefix)?;
         let [marker, length] = [&prefix[..4], &prefix[4..]];
@@ -96,7 +105,8 @@ impl<R: Read> BatchDecoder<R> {
         }
         let mut metadata = self.room_for(i64::from(length))?;
         self.read(&mut metadata)?;
-        let message = root_as_message(&metadata).map_err(|error| exec_datafusion_err!("no message: {error}"))?;
+        let message = root_as_message(&metadata)
+            .map_err(|error| exec_datafusion_err!("no message: {error}"))?;
         let mut body = self.room_for(message.bodyLength())?;
         let seen = look(message)?;
         self.read(&mut body)?;
@@ -111,7 +121,10 @@ impl<R: Read> BatchDecoder<R> {
     fn room_for(&self, length: i64) -> Result<Vec<u8>> {
         match u64::try_from(length) {
             Ok(bytes) if bytes <= self.remaining => Ok(vec![0; bytes as usize]),
-            _ => exec_err!("a message of {length} bytes is announced where there are {}", self.remaining),
+            _ => exec_err!(
+                "a message of {length} bytes is announced where there are {}",
+                self.remaining
+            ),
         }
     }
 
@@ -129,7 +142,9 @@ impl<R: Read> BatchDecoder<R> {
 fn check_body(message: &Message<'_>) -> Result<()> {
     let batch = match message.header_type() {
         MessageHeader::RecordBatch => message.header_as_record_batch(),
-        MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|batch| batch.data()),
+        MessageHeader::DictionaryBatch => message
+            .header_as_dictionary_batch()
+            .and_then(|batch| batch.data()),
         other => return exec_err!("a message of type {other:?} is found among batches"),
     };
     let Some(batch) = batch else {
@@ -148,7 +163,11 @@ fn check_body(message: &Message<'_>) -> Result<()> {
     }
     let counts_fit = |length: i64, nulls: i64| (0..=length).contains(&nulls);
     let nodes = batch.nodes().into_iter().flatten();
-    if batch.length() < 0 || !nodes.into_iter().all(|node| counts_fit(node.length(), node.null_count())) {
+    if batch.length() < 0
+        || !nodes
+            .into_iter()
+            .all(|node| counts_fit(node.length(), node.null_count()))
+    {
         return exec_err!("a batch has impossible lengths");
     }
     Ok(())

@@ -44,10 +44,18 @@ impl Gatherer {
                 let data_type = field.data_type().clone();
                 let first = unifiers.len();
                 add_unifiers(&data_type, &mut unifiers)?;
-                Ok(Column { sticky: is_sticky(&data_type), dictionaries: first..unifiers.len(), data_type })
+                Ok(Column {
+                    sticky: is_sticky(&data_type),
+                    dictionaries: first..unifiers.len(),
+                    data_type,
+                })
             })
             .collect::<Result<_>>()?;
-        Ok(Self { schema, columns, unifiers })
+        Ok(Self {
+            schema,
+            columns,
+            unifiers,
+        })
     }
 
     pub(super) fn has_dictionaries(&self) -> bool {
@@ -65,7 +73,11 @@ impl Gatherer {
     }
 
     /// The selected rows of `batches`: in one batch, or in several where a type can hold no more in one.
-    pub(super) fn gather(&mut self, batches: &[Batch], selection: &Selection<'_>) -> Result<Vec<RecordBatch>> {
+    pub(super) fn gather(
+        &mut self,
+        batches: &[Batch],
+        selection: &Selection<'_>,
+    ) -> Result<Vec<RecordBatch>> {
         match self.try_gather(batches, selection) {
             // Too much for the offsets or run ends of one array may not be for two.
             Err(DataFusionError::ArrowError(..)) if selection.len() > 1 => {
@@ -78,7 +90,11 @@ impl Gatherer {
         }
     }
 
-    fn try_gather(&mut self, batches: &[Batch], selection: &Selection<'_>) -> Result<Vec<RecordBatch>> {
+    fn try_gather(
+        &mut self,
+        batches: &[Batch],
+        selection: &Selection<'_>,
+    ) -> Result<Vec<RecordBatch>> {
         if !self.has_dictionaries() {
             return Ok(vec![self.finish(batches, selection, &[])?]);
         }
@@ -127,11 +143,19 @@ impl Gatherer {
             .collect()
     }
 
-    fn learn(&mut self, batches: &[Batch], part: &Selection<'_>, taken: &[ArrayRef]) -> Result<bool> {
+    fn learn(
+        &mut self,
+        batches: &[Batch],
+        part: &Selection<'_>,
+        taken: &[ArrayRef],
+    ) -> Result<bool> {
         let sources = &batches[part.first_batch()].dictionaries;
         let mut fits = true;
         let unifiers = &mut self.unifiers;
-        let columns = self.columns.iter().filter(|column| !column.dictionaries.is_empty());
+        let columns = self
+            .columns
+            .iter()
+            .filter(|column| !column.dictionaries.is_empty());
         for (column, keys) in columns.zip(taken) {
             let first = column.dictionaries.start;
             change_keys(keys, &column.data_type, |i, keys| {
@@ -142,7 +166,12 @@ impl Gatherer {
         Ok(fits)
     }
 
-    fn translate(&self, batches: &[Batch], part: &Selection<'_>, taken: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
+    fn translate(
+        &self,
+        batches: &[Batch],
+        part: &Selection<'_>,
+        taken: &[ArrayRef],
+    ) -> Result<Vec<ArrayRef>> {
         let sources = &batches[part.first_batch()].dictionaries;
         self.with_dictionaries()
             .zip(taken)
@@ -168,7 +197,10 @@ impl Gatherer {
             let gathered = if column.dictionaries.is_empty() {
                 gather_column(batches, selection, i, column.sticky)?
             } else {
-                let keys: Vec<&dyn Array> = pieces.iter().map(|piece| piece[with_dictionaries].as_ref()).collect();
+                let keys: Vec<&dyn Array> = pieces
+                    .iter()
+                    .map(|piece| piece[with_dictionaries].as_ref())
+                    .collect();
                 with_dictionaries += 1;
                 let values = self.unifiers[column.dictionaries.clone()]
                     .iter_mut()
@@ -179,7 +211,11 @@ impl Gatherer {
             columns.push(compact(gathered)?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(selection.len()));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+        Ok(RecordBatch::try_new_with_options(
+            Arc::clone(&self.schema),
+            columns,
+            &options,
+        )?)
     }
 }
 
@@ -194,19 +230,30 @@ fn is_sticky(data_type: &DataType) -> bool {
     let keeps_children = |inner: &DataType| {
         matches!(
             inner,
-            DataType::ListView(_) | DataType::LargeListView(_) | DataType::Union(..) | DataType::RunEndEncoded(..)
+            DataType::ListView(_)
+                | DataType::LargeListView(_)
+                | DataType::Union(..)
+                | DataType::RunEndEncoded(..)
         )
     };
     contains(data_type, &keeps_children) || (!is_view(data_type) && contains(data_type, &is_view))
 }
 
 /// The selected rows of a column, in the key form where it has dictionaries.
-fn gather_column(batches: &[Batch], selection: &Selection<'_>, column: usize, sticky: bool) -> Result<ArrayRef> {
+fn gather_column(
+    batches: &[Batch],
+    selection: &Selection<'_>,
+    column: usize,
+    sticky: bool,
+) -> Result<ArrayRef> {
     match selection {
         Selection::Runs(runs) if !sticky => {
             let slices: Vec<ArrayRef> = runs
                 .iter()
-                .map(|run| batches[run.batch as usize].columns[column].slice(run.start as usize, run.len as usize))
+                .map(|run| {
+                    batches[run.batch as usize].columns[column]
+                        .slice(run.start as usize, run.len as usize)
+                })
                 .collect();
             let slices: Vec<&dyn Array> = slices.iter().map(AsRef::as_ref).collect();
             Ok(concat(&slices)?)
@@ -215,7 +262,11 @@ fn gather_column(batches: &[Batch], selection: &Selection<'_>, column: usize, st
     }
 }
 
-fn interleave_column(batches: &[Batch], selection: &Selection<'_>, column: usize) -> Result<ArrayRef> {
+fn interleave_column(
+    batches: &[Batch],
+    selection: &Selection<'_>,
+    column: usize,
+) -> Result<ArrayRef> {
     let (sources, pairs) = selection.pairs();
     let arrays: Vec<&dyn Array> = sources
         .iter()

@@ -43,12 +43,18 @@ impl MessageEncoder {
         let encoder = || StreamEncoder::try_new_with_options(&schema, options.clone());
         // An empty stream is the schema message and the end.
         let empty = encoder()?.finish()?;
-        let mut schema_message: Vec<u8> = empty.iter().flat_map(|buffer| buffer.iter().copied()).collect();
+        let mut schema_message: Vec<u8> = empty
+            .iter()
+            .flat_map(|buffer| buffer.iter().copied())
+            .collect();
         schema_message.truncate(schema_message.len() - END_OF_STREAM.len());
         Ok(Self {
             encoder: encoder()?,
             skip: schema_message.len(),
-            has_dictionaries: schema.fields().iter().any(|field| contains(field.data_type(), &is_dictionary)),
+            has_dictionaries: schema
+                .fields()
+                .iter()
+                .any(|field| contains(field.data_type(), &is_dictionary)),
             options,
             schema_message,
             schema,

@@ -110,7 +110,9 @@ impl Spill {
     }
 
     pub(super) fn open(&self) -> Result<SpillReader> {
-        Ok(SpillReader { file: File::open(&self.path)? })
+        Ok(SpillReader {
+            file: File::open(&self.path)?,
+        })
     }
 }
 

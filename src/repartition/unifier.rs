@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, UInt64Array, downcast_integer_array, new_empty_array,
+    Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, UInt64Array, downcast_integer_array,
+    new_empty_array,
 };
 use arrow::compute::{concat, take};
 use arrow::datatypes::{ArrowNativeType, DataType};
@@ -43,7 +44,8 @@ enum Known {
 impl Unifier {
     pub(super) fn try_new(key_type: &DataType, value_type: &DataType) -> Result<Self> {
         let field = SortField::new(value_type.clone());
-        let mergeable = !contains(value_type, &is_dictionary) && RowConverter::supports_fields(&[field.clone()]);
+        let mergeable = !contains(value_type, &is_dictionary)
+            && RowConverter::supports_fields(&[field.clone()]);
         Ok(Self {
             value_type: value_type.clone(),
             capacity: key_capacity(key_type),
@@ -66,13 +68,20 @@ impl Unifier {
     pub(super) fn learn(&mut self, source: &ArrayRef, keys: &dyn Array) -> Result<bool> {
         let (converter, places, sources, values) = match &mut self.known {
             Known::AsIs { source: current } => {
-                let fits = current.as_ref().is_none_or(|current| Arc::ptr_eq(current, source));
+                let fits = current
+                    .as_ref()
+                    .is_none_or(|current| Arc::ptr_eq(current, source));
                 if fits {
                     *current = Some(Arc::clone(source));
                 }
                 return Ok(fits);
             }
-            Known::Merged { converter, places, sources, values } => (converter, places, sources, values),
+            Known::Merged {
+                converter,
+                places,
+                sources,
+                values,
+            } => (converter, places, sources, values),
         };
         let known = sources.entry(address(source)).or_default();
         let mut unknown = used(keys)?;
@@ -148,7 +157,12 @@ impl Unifier {
     pub(super) fn reset(&mut self) {
         match &mut self.known {
             Known::AsIs { source } => *source = None,
-            Known::Merged { places, sources, values, .. } => {
+            Known::Merged {
+                places,
+                sources,
+                values,
+                ..
+            } => {
                 places.clear();
                 sources.clear();
                 values.clear();
@@ -180,7 +194,10 @@ fn used(keys: &dyn Array) -> Result<Vec<usize>> {
     )
 }
 
-fn translate<K: ArrowPrimitiveType>(keys: &PrimitiveArray<K>, known: &HashMap<usize, usize>) -> Result<ArrayRef> {
+fn translate<K: ArrowPrimitiveType>(
+    keys: &PrimitiveArray<K>,
+    known: &HashMap<usize, usize>,
+) -> Result<ArrayRef> {
     let translated: PrimitiveArray<K> = keys
         .iter()
         .map(|key| K::Native::from_usize(*known.get(&key?.as_usize())?))

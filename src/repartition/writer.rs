@@ -41,7 +41,12 @@ impl PartitionWriter {
     }
 
     /// Writes the messages of a partition's buffered rows, for a spill.
-    pub(super) fn write_messages(&mut self, partition: usize, buffer: &Buffer, out: &mut impl Write) -> Result<()> {
+    pub(super) fn write_messages(
+        &mut self,
+        partition: usize,
+        buffer: &Buffer,
+        out: &mut impl Write,
+    ) -> Result<()> {
         self.start_partition()?;
         self.write_buffered(partition, buffer, out)
     }
@@ -55,7 +60,10 @@ impl PartitionWriter {
         buffer: &Buffer,
         out: &mut impl Write,
     ) -> Result<()> {
-        let spilled: u64 = spills.iter().map(|(spill, _)| spill.range(partition).len()).sum();
+        let spilled: u64 = spills
+            .iter()
+            .map(|(spill, _)| spill.range(partition).len())
+            .sum();
         if spilled == 0 && !buffer.has_rows(partition) {
             return Ok(());
         }
@@ -82,7 +90,12 @@ impl PartitionWriter {
         self.encoder.restart()
     }
 
-    fn write_buffered(&mut self, partition: usize, buffer: &Buffer, out: &mut impl Write) -> Result<()> {
+    fn write_buffered(
+        &mut self,
+        partition: usize,
+        buffer: &Buffer,
+        out: &mut impl Write,
+    ) -> Result<()> {
         for selection in buffer.selections(partition, self.batch_size) {
             self.write_selection(buffer.batches(), &selection, out)?;
         }
@@ -90,25 +103,43 @@ impl PartitionWriter {
     }
 
     /// Writes spilled messages again with the dictionaries of the partition, where each spill has its own.
-    fn merge_spilled(&mut self, messages: impl Read, length: u64, out: &mut impl Write) -> Result<()> {
+    fn merge_spilled(
+        &mut self,
+        messages: impl Read,
+        length: u64,
+        out: &mut impl Write,
+    ) -> Result<()> {
         let schema = self.encoder.schema_message().to_vec();
         let length = schema.len() as u64 + length + END_OF_STREAM.len() as u64;
         let stream = schema.chain(messages).chain(END_OF_STREAM.as_slice());
         let mut decoder = BatchDecoder::try_new(stream, length)?;
         while let Some(batch) = decoder.next_batch()? {
             let batch = Batch::try_new(batch)?;
-            let whole = Selection::Runs(vec![Run { batch: 0, start: 0, len: batch.rows as u32 }]);
+            let whole = Selection::Runs(vec![Run {
+                batch: 0,
+                start: 0,
+                len: batch.rows as u32,
+            }]);
             self.write_selection(&[batch], &whole, out)?;
             self.gatherer.forget_sources();
         }
         Ok(())
     }
 
-    fn write_selection(&mut self, batches: &[Batch], selection: &Selection<'_>, out: &mut impl Write) -> Result<()> {
+    fn write_selection(
+        &mut self,
+        batches: &[Batch],
+        selection: &Selection<'_>,
+        out: &mut impl Write,
+    ) -> Result<()> {
         let started = Instant::now();
         let gathered = self.gatherer.gather(batches, selection)?;
         self.interleave_time += started.elapsed();
-        self.timed(|writer| gathered.iter().try_for_each(|batch| writer.encoder.write(batch, out)))
+        self.timed(|writer| {
+            gathered
+                .iter()
+                .try_for_each(|batch| writer.encoder.write(batch, out))
+        })
     }
 
     fn timed<T>(&mut self, write: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
