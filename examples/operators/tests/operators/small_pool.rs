@@ -13,9 +13,9 @@ use datafusion_execution::TaskContext;
 use datafusion_execution::config::SessionConfig;
 use datafusion_execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryPool};
 use datafusion_physical_expr::{LexOrdering, Partitioning, PhysicalSortExpr};
-use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::repartition::RepartitionExec;
 use datafusion_physical_plan::sorts::sort::SortExec;
+use datafusion_physical_plan::{ExecutionPlan, execute_stream_partitioned};
 use futures::TryStreamExt;
 use std::sync::Arc;
 
@@ -160,22 +160,26 @@ async fn repartition_exec_and_sort_spill_beside_each_other() -> Result<()> {
     Ok(())
 }
 
-/// Where the pool divides nothing, what waits for the later partitions takes the memory that the
-/// first one's sort cannot do without. Its error names the sort; the record of the denial names
-/// the holders.
+/// Where the pool divides nothing, what waits in a repartitioning takes the memory that a sort
+/// cannot do without. The error names the sort; the record of the denial names the holders.
 #[tokio::test]
 async fn a_starved_sort_is_not_at_fault() -> Result<()> {
     let (pool, context) = counted(Arc::new(GreedyMemoryPool::new(LIMIT)));
-    let error = SortedPartitions::new()?
-        .keys(0, &context)
-        .await
-        .unwrap_err();
+    let plan = SortedPartitions::new()?;
+    let mut streams = execute_stream_partitioned(plan.repartition, Arc::clone(&context))?;
+    let polled = streams.remove(0);
+    polled.try_collect::<Vec<_>>().await?;
+
+    let plan = input();
+    let sort = SortExec::new(by_key(&plan), plan);
+    let sorted = sort.execute(0, context)?;
+    let error = sorted.try_collect::<Vec<_>>().await.unwrap_err();
     assert!(is_resources_exhausted(&error), "{error}");
-    assert!(error.to_string().contains("ExternalSorter[0]"), "{error}");
+    assert!(error.to_string().contains("ExternalSorter"), "{error}");
 
     let counts = pool.snapshot();
     let denial = counts.denials.last().unwrap();
-    assert_eq!(denial.consumer.as_ref(), "ExternalSorter[0]");
+    assert_eq!(operator_name(&denial.consumer), "ExternalSorterMerge");
     let holders = denial.largest_holders.iter();
     let mut holders: Vec<_> = holders.map(|holder| holder.consumer.as_ref()).collect();
     holders.sort_unstable();
