@@ -35,8 +35,9 @@
 //!
 //! # Features
 //!
-//! None is on by default.
-//!
+//! - `metrics`, on by default: [`Registry`] publishes the figures of pools through the
+//!   [`metrics`](https://docs.rs/metrics/0.24) facade.
+//! - `prometheus`: `PrometheusServer` serves them to Prometheus, in one call. Brings `serde`.
 //! - `serde`: [`Snapshot`] and what it holds implement `serde::Serialize`.
 //!
 //! [`MemoryPool`]: datafusion_execution::memory_pool::MemoryPool
@@ -45,8 +46,12 @@ mod consumers;
 mod counters;
 mod counting_pool;
 mod exhausted;
+#[cfg(feature = "testing")]
+mod fault_pool;
 mod figures;
 mod operator_name;
+#[cfg(feature = "metrics")]
+mod publish;
 mod repartition;
 mod snapshot;
 mod stepped_reservation;
@@ -55,10 +60,16 @@ mod sync;
 pub use counters::Clock;
 pub use counting_pool::{CountingPool, LeakCheck, NotReleased};
 pub use exhausted::is_resources_exhausted;
+#[cfg(feature = "testing")]
+pub use fault_pool::{Fault, FaultPool, Parked, PoolCall, PoolMethod};
 pub use figures::{
     Acquires, CallTime, Calls, Figures, Histogram, RequestSize, RequestSizes, Requests,
 };
 pub use operator_name::operator_name;
+#[cfg(feature = "prometheus")]
+pub use publish::{PrometheusServer, PrometheusServerBuilder, PrometheusServerError};
+#[cfg(feature = "metrics")]
+pub use publish::{Registry, RegistryBuilder, RegistryInstalled};
 pub use repartition::{
     Layout, PartitionBy, PartitionKey, PartitionReader, RepartitionMetrics, Repartitioner,
     RepartitionerBuilder, Shuffle,

@@ -2,12 +2,7 @@
 
 use datafusion_counting_pool::CountingPool;
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, UnboundedMemoryPool};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use std::alloc::System;
 use std::sync::Arc;
-
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const CONSUMERS: usize = 10_000;
 
@@ -17,10 +12,10 @@ pub(crate) fn bytes_per_consumer() -> f64 {
     let consumers: Vec<_> = (0..CONSUMERS)
         .map(|partition| MemoryConsumer::new(format!("GroupedHashAggregateStream[{partition}]")))
         .collect();
-    let region = Region::new(ALLOCATOR);
-    for consumer in &consumers {
-        pool.register(consumer);
-    }
-    let change = region.change();
-    (change.bytes_allocated - change.bytes_deallocated) as f64 / CONSUMERS as f64
+    let allocated = allocation_counter::measure(|| {
+        for consumer in &consumers {
+            pool.register(consumer);
+        }
+    });
+    allocated.bytes_current as f64 / CONSUMERS as f64
 }

@@ -2,6 +2,8 @@
 
 mod denials;
 mod leak_check;
+#[cfg(feature = "metrics")]
+mod on_drop;
 mod release;
 
 pub use leak_check::LeakCheck;
@@ -62,6 +64,8 @@ pub struct CountingPool {
     release_latency: Latency,
     denials: Denials,
     releases: Releases,
+    #[cfg(feature = "metrics")]
+    on_drop: on_drop::OnDrop,
     made: Instant,
 }
 
@@ -85,6 +89,8 @@ impl CountingPool {
             release_latency: Latency::default(),
             denials: Denials::default(),
             releases: Releases::default(),
+            #[cfg(feature = "metrics")]
+            on_drop: on_drop::OnDrop::default(),
             made: Instant::now(),
         }
     }
@@ -328,6 +334,8 @@ impl Debug for CountingPool {
 
 impl Drop for CountingPool {
     fn drop(&mut self) {
+        #[cfg(feature = "metrics")]
+        self.tell_that_it_goes();
         if log::log_enabled!(log::Level::Debug) {
             let snapshot = self.snapshot();
             if !snapshot.total.is_zero() {

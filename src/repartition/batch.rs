@@ -34,7 +34,11 @@ impl Batch {
                 Ok(keys)
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(Self { columns, dictionaries, rows })
+        Ok(Self {
+            columns,
+            dictionaries,
+            rows,
+        })
     }
 
     /// The rows in this order, in arrays of their own.

@@ -50,7 +50,11 @@ impl Buffer {
     }
 
     /// The rows of `partition`, at most `max_rows` at a time.
-    pub(super) fn selections(&self, partition: usize, max_rows: usize) -> impl Iterator<Item = Selection<'_>> {
+    pub(super) fn selections(
+        &self,
+        partition: usize,
+        max_rows: usize,
+    ) -> impl Iterator<Item = Selection<'_>> {
         let rows = self.rows[partition].chunks(max_rows).map(Selection::Rows);
         let runs = Chunks::new(&self.runs[partition], max_rows).map(Selection::Runs);
         rows.chain(runs)
@@ -58,7 +62,11 @@ impl Buffer {
 
     /// Adds all rows of `batch` to `partition`, and gives the bytes charged for it: those of new allocations.
     pub(super) fn add_whole(&mut self, batch: RecordBatch, partition: usize) -> Result<usize> {
-        let run = Run { batch: self.next_number(), start: 0, len: batch.num_rows() as u32 };
+        let run = Run {
+            batch: self.next_number(),
+            start: 0,
+            len: batch.num_rows() as u32,
+        };
         self.runs[partition].push(run);
         Ok(self.push(Batch::try_new(batch)?))
     }
@@ -92,7 +100,10 @@ impl Buffer {
         if let Some(last) = self.batches.last() {
             batch.share_dictionaries(last);
         }
-        let bytes = batch.arrays().map(|array| self.allocations.add(array)).sum();
+        let bytes = batch
+            .arrays()
+            .map(|array| self.allocations.add(array))
+            .sum();
         self.batches.push(batch);
         bytes
     }
@@ -132,7 +143,11 @@ impl Buffer {
         let mut start = 0;
         for partition in self.count(partitions) {
             let count = &mut self.counts[partition as usize];
-            let run = Run { batch: number, start, len: *count };
+            let run = Run {
+                batch: number,
+                start,
+                len: *count,
+            };
             // From here on it is where the partition's next row goes.
             *count = start;
             start += run.len;
@@ -169,7 +184,8 @@ mod tests {
     use super::*;
 
     fn batch(values: &[i32]) -> RecordBatch {
-        RecordBatch::try_from_iter([("v", Arc::new(Int32Array::from(values.to_vec())) as _)]).unwrap()
+        RecordBatch::try_from_iter([("v", Arc::new(Int32Array::from(values.to_vec())) as _)])
+            .unwrap()
     }
 
     #[test]
@@ -189,31 +205,55 @@ mod tests {
     #[test]
     fn reordering_keeps_the_order_within_a_partition() {
         let mut buffer = Buffer::new(3, Layout::Reordered);
-        buffer.add_rows(batch(&[10, 11, 12, 13, 14]), &[2, 0, 2, 0, 2]).unwrap();
+        buffer
+            .add_rows(batch(&[10, 11, 12, 13, 14]), &[2, 0, 2, 0, 2])
+            .unwrap();
         buffer.add_rows(batch(&[15, 16]), &[0, 2]).unwrap();
         assert_eq!(buffer.counts, [0; 3]);
         let column = |i: usize| Arc::clone(&buffer.batches[i].columns[0]);
-        assert_eq!(column(0).as_ref(), &Int32Array::from(vec![10, 12, 14, 11, 13]));
+        assert_eq!(
+            column(0).as_ref(),
+            &Int32Array::from(vec![10, 12, 14, 11, 13])
+        );
         assert_eq!(column(1).as_ref(), &Int32Array::from(vec![15, 16]));
         let run = |batch, start, len| Run { batch, start, len };
-        assert_eq!(buffer.runs, [vec![run(0, 3, 2), run(1, 0, 1)], vec![], vec![run(0, 0, 3), run(1, 1, 1)]]);
+        assert_eq!(
+            buffer.runs,
+            [
+                vec![run(0, 3, 2), run(1, 0, 1)],
+                vec![],
+                vec![run(0, 0, 3), run(1, 1, 1)]
+            ]
+        );
     }
 
     #[test]
     fn charges_are_of_allocations_and_of_index_growth() {
         // 5 values of 4 bytes. Vectors of pairs start with room for 4, and at least double.
         let mut buffer = Buffer::new(3, Layout::Indexed);
-        assert_eq!(buffer.add_rows(batch(&[0; 5]), &[2, 0, 2, 0, 2]).unwrap(), 20 + 2 * 4 * 8);
-        assert_eq!(buffer.add_rows(batch(&[0; 3]), &[2, 2, 2]).unwrap(), 12 + 4 * 8);
+        assert_eq!(
+            buffer.add_rows(batch(&[0; 5]), &[2, 0, 2, 0, 2]).unwrap(),
+            20 + 2 * 4 * 8
+        );
+        assert_eq!(
+            buffer.add_rows(batch(&[0; 3]), &[2, 2, 2]).unwrap(),
+            12 + 4 * 8
+        );
         let shared = batch(&[0; 2]);
         assert_eq!(buffer.add_rows(shared.clone(), &[0, 0]).unwrap(), 8);
         assert_eq!(buffer.add_rows(shared, &[1, 1]).unwrap(), 4 * 8);
 
         // Runs are 12 bytes, and start with room for 4 too.
         let mut buffer = Buffer::new(3, Layout::Reordered);
-        assert_eq!(buffer.add_rows(batch(&[0; 5]), &[2, 0, 2, 0, 2]).unwrap(), 20 + 2 * 4 * 12);
+        assert_eq!(
+            buffer.add_rows(batch(&[0; 5]), &[2, 0, 2, 0, 2]).unwrap(),
+            20 + 2 * 4 * 12
+        );
         assert_eq!(buffer.add_rows(batch(&[0; 3]), &[2, 2, 2]).unwrap(), 12);
         buffer.clear();
-        assert_eq!(buffer.add_rows(batch(&[0; 3]), &[2, 2, 2]).unwrap(), 12 + 4 * 12);
+        assert_eq!(
+            buffer.add_rows(batch(&[0; 3]), &[2, 2, 2]).unwrap(),
+            12 + 4 * 12
+        );
     }
 }

@@ -16,18 +16,36 @@ use crate::repartition::types::{children, contains, is_dictionary, key_form};
 pub(super) fn take_out(array: &ArrayRef) -> Result<(ArrayRef, Vec<ArrayRef>)> {
     let data_type = array.data_type();
     let mut values = vec![];
-    let keys = Walk { result_type: &key_form }.walk(array.to_data(), data_type, &mut |data, _| {
-        values.extend(data.child_data().iter().map(|values| make_array(values.clone())));
+    let keys = Walk {
+        result_type: &key_form,
+    }
+    .walk(array.to_data(), data_type, &mut |data, _| {
+        values.extend(
+            data.child_data()
+                .iter()
+                .map(|values| make_array(values.clone())),
+        );
         let keys = data.data_type().clone();
-        Ok(data.into_builder().data_type(key_form(&keys)).child_data(vec![]).build()?)
+        Ok(data
+            .into_builder()
+            .data_type(key_form(&keys))
+            .child_data(vec![])
+            .build()?)
     })?;
     Ok((make_array(keys), values))
 }
 
 /// The array of `data_type` whose key form is `keys`, with these dictionary values in the order of the type.
-pub(super) fn put_in(keys: &ArrayRef, data_type: &DataType, values: &[ArrayRef]) -> Result<ArrayRef> {
+pub(super) fn put_in(
+    keys: &ArrayRef,
+    data_type: &DataType,
+    values: &[ArrayRef],
+) -> Result<ArrayRef> {
     let mut values = values.iter();
-    let array = Walk { result_type: &DataType::clone }.walk(keys.to_data(), data_type, &mut |data, data_type| {
+    let array = Walk {
+        result_type: &DataType::clone,
+    }
+    .walk(keys.to_data(), data_type, &mut |data, data_type| {
         let values = values.next().map(|values| values.to_data());
         let builder = data.into_builder().data_type(data_type.clone());
         Ok(builder.child_data(values.into_iter().collect()).build()?)
@@ -46,7 +64,10 @@ pub(super) fn change_keys(
         return change(0, Arc::clone(keys));
     }
     let mut number = 0;
-    let array = Walk { result_type: &key_form }.walk(keys.to_data(), data_type, &mut |data, _| {
+    let array = Walk {
+        result_type: &key_form,
+    }
+    .walk(keys.to_data(), data_type, &mut |data, _| {
         let changed = change(number, make_array(data))?;
         number += 1;
         Ok(changed.to_data())
@@ -63,7 +84,12 @@ struct Walk<'a> {
 type Leaf<'a> = dyn FnMut(ArrayData, &DataType) -> Result<ArrayData> + 'a;
 
 impl Walk<'_> {
-    fn walk(&self, data: ArrayData, data_type: &DataType, leaf: &mut Leaf<'_>) -> Result<ArrayData> {
+    fn walk(
+        &self,
+        data: ArrayData,
+        data_type: &DataType,
+        leaf: &mut Leaf<'_>,
+    ) -> Result<ArrayData> {
         if is_dictionary(data_type) {
             return leaf(data, data_type);
         }
@@ -77,6 +103,10 @@ impl Walk<'_> {
             .map(|(child, field)| self.walk(child.clone(), field.data_type(), leaf))
             .collect::<Result<Vec<_>>>()?;
         let data_type = (self.result_type)(data_type);
-        Ok(data.into_builder().data_type(data_type).child_data(walked).build()?)
+        Ok(data
+            .into_builder()
+            .data_type(data_type)
+            .child_data(walked)
+            .build()?)
     }
 }

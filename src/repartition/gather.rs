@@ -15,8 +15,8 @@ use crate::repartition::selection::Selection;
 use crate::repartition::types::{children, contains, is_dictionary, is_view};
 use crate::repartition::unifier::Unifier;
 
-/// Makes output batches that hold nothing but the rows selected. The dictionaries of a partition's batches grow
-/// from one to the next, so that each value need be written once a partition.
+/// Makes output batches that hold nothing but the rows selected. Their dictionaries are common to all rows that
+/// have been learned, so that each value used need be written but once.
 #[derive(Debug)]
 pub(super) struct Gatherer {
     schema: SchemaRef,
@@ -44,28 +44,48 @@ impl Gatherer {
                 let data_type = field.data_type().clone();
                 let first = unifiers.len();
                 add_unifiers(&data_type, &mut unifiers)?;
-                Ok(Column { sticky: is_sticky(&data_type), dictionaries: first..unifiers.len(), data_type })
+                Ok(Column {
+                    sticky: is_sticky(&data_type),
+                    dictionaries: first..unifiers.len(),
+                    data_type,
+                })
             })
             .collect::<Result<_>>()?;
-        Ok(Self { schema, columns, unifiers })
+        Ok(Self {
+            schema,
+            columns,
+            unifiers,
+        })
     }
 
     pub(super) fn has_dictionaries(&self) -> bool {
         !self.unifiers.is_empty()
     }
 
-    /// Starts the dictionaries of a partition.
-    pub(super) fn start_partition(&mut self) {
+    /// Starts new dictionaries.
+    pub(super) fn reset(&mut self) {
         self.unifiers.iter_mut().for_each(Unifier::reset);
     }
 
-    /// Must be called before batches that were gathered from are dropped within a partition.
+    /// To be called before batches that were learned or gathered from are dropped and others follow.
     pub(super) fn forget_sources(&mut self) {
         self.unifiers.iter_mut().for_each(Unifier::forget_sources);
     }
 
-    /// The selected rows of `batches`: in one batch, or in several where a type can hold no more in one.
-    pub(super) fn gather(&mut self, batches: &[Batch], selection: &Selection<'_>) -> Result<Vec<RecordBatch>> {
+    /// Adds to the dictionaries what the selected rows use, which must be of one batch. Gives `false` where there
+    /// are not enough keys for that: then what has been learned must be gathered, and new dictionaries started.
+    pub(super) fn learn(&mut self, batches: &[Batch], selection: &Selection<'_>) -> Result<bool> {
+        let taken = self.take_keys(batches, selection)?;
+        self.learn_keys(batches, selection, &taken)
+    }
+
+    /// The selected rows of `batches`: in one batch, or in several where a type can hold no more in one. What
+    /// dictionaries they use must have been learned.
+    pub(super) fn gather(
+        &mut self,
+        batches: &[Batch],
+        selection: &Selection<'_>,
+    ) -> Result<Vec<RecordBatch>> {
         match self.try_gather(batches, selection) {
             // Too much for the offsets or run ends of one array may not be for two.
             Err(DataFusionError::ArrowError(..)) if selection.len() > 1 => {
@@ -74,37 +94,49 @@ impl Gatherer {
                 gathered.extend(self.gather(batches, &selection.slice(middle..end))?);
                 Ok(gathered)
             }
-            gathered => gathered,
+            gathered => Ok(vec![gathered?]),
         }
     }
 
-    fn try_gather(&mut self, batches: &[Batch], selection: &Selection<'_>) -> Result<Vec<RecordBatch>> {
-        if !self.has_dictionaries() {
-            return Ok(vec![self.finish(batches, selection, &[])?]);
-        }
-        let mut gathered = vec![];
-        // One translated piece a batch gathered from, for each column with dictionaries.
+    fn try_gather(&mut self, batches: &[Batch], selection: &Selection<'_>) -> Result<RecordBatch> {
+        // The keys in the dictionaries of the partition, by batch gathered from and column with dictionaries.
         let mut pieces: Vec<Vec<ArrayRef>> = vec![];
-        let (mut start, mut end) = (0, 0);
-        for part in selection.by_batch() {
-            let taken = self.take_keys(batches, &part)?;
-            if !self.learn(batches, &part, &taken)? {
-                // The keys are used up. What there is goes out, and the rest starts a new dictionary.
-                if start < end {
-                    gathered.push(self.finish(batches, &selection.slice(start..end), &pieces)?);
-                    start = end;
-                    pieces.clear();
+        if self.has_dictionaries() {
+            for part in selection.by_batch() {
+                let taken = self.take_keys(batches, &part)?;
+                if !self.learn_keys(batches, &part, &taken)? {
+                    return internal_err!(
+                        "rows are gathered whose dictionaries have not been learned"
+                    );
                 }
-                self.start_partition();
-                if !self.learn(batches, &part, &taken)? {
-                    return internal_err!("a dictionary has more values in use than it has keys");
-                }
+                pieces.push(self.translate(batches, &part, &taken)?);
             }
-            pieces.push(self.translate(batches, &part, &taken)?);
-            end += part.len();
         }
-        gathered.push(self.finish(batches, &selection.slice(start..end), &pieces)?);
-        Ok(gathered)
+        let mut pieces_before = 0;
+        let mut columns = Vec::with_capacity(self.columns.len());
+        for (i, column) in self.columns.iter().enumerate() {
+            let gathered = if column.dictionaries.is_empty() {
+                gather_column(batches, selection, i, column.sticky)?
+            } else {
+                let keys: Vec<&dyn Array> = pieces
+                    .iter()
+                    .map(|piece| piece[pieces_before].as_ref())
+                    .collect();
+                pieces_before += 1;
+                let values = self.unifiers[column.dictionaries.clone()]
+                    .iter_mut()
+                    .map(Unifier::values)
+                    .collect::<Result<Vec<_>>>()?;
+                put_in(&concat(&keys)?, &column.data_type, &values)?
+            };
+            columns.push(compact(gathered)?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(selection.len()));
+        Ok(RecordBatch::try_new_with_options(
+            Arc::clone(&self.schema),
+            columns,
+            &options,
+        )?)
     }
 
     fn with_dictionaries(&self) -> impl Iterator<Item = (usize, &Column)> {
@@ -127,11 +159,19 @@ impl Gatherer {
             .collect()
     }
 
-    fn learn(&mut self, batches: &[Batch], part: &Selection<'_>, taken: &[ArrayRef]) -> Result<bool> {
+    fn learn_keys(
+        &mut self,
+        batches: &[Batch],
+        part: &Selection<'_>,
+        taken: &[ArrayRef],
+    ) -> Result<bool> {
         let sources = &batches[part.first_batch()].dictionaries;
         let mut fits = true;
         let unifiers = &mut self.unifiers;
-        let columns = self.columns.iter().filter(|column| !column.dictionaries.is_empty());
+        let columns = self
+            .columns
+            .iter()
+            .filter(|column| !column.dictionaries.is_empty());
         for (column, keys) in columns.zip(taken) {
             let first = column.dictionaries.start;
             change_keys(keys, &column.data_type, |i, keys| {
@@ -142,7 +182,12 @@ impl Gatherer {
         Ok(fits)
     }
 
-    fn translate(&self, batches: &[Batch], part: &Selection<'_>, taken: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
+    fn translate(
+        &self,
+        batches: &[Batch],
+        part: &Selection<'_>,
+        taken: &[ArrayRef],
+    ) -> Result<Vec<ArrayRef>> {
         let sources = &batches[part.first_batch()].dictionaries;
         self.with_dictionaries()
             .zip(taken)
@@ -153,33 +198,6 @@ impl Gatherer {
                 })
             })
             .collect()
-    }
-
-    /// One output batch. `pieces` are the translated keys of its rows, by batch and column with dictionaries.
-    fn finish(
-        &mut self,
-        batches: &[Batch],
-        selection: &Selection<'_>,
-        pieces: &[Vec<ArrayRef>],
-    ) -> Result<RecordBatch> {
-        let mut with_dictionaries = 0;
-        let mut columns = Vec::with_capacity(self.columns.len());
-        for (i, column) in self.columns.iter().enumerate() {
-            let gathered = if column.dictionaries.is_empty() {
-                gather_column(batches, selection, i, column.sticky)?
-            } else {
-                let keys: Vec<&dyn Array> = pieces.iter().map(|piece| piece[with_dictionaries].as_ref()).collect();
-                with_dictionaries += 1;
-                let values = self.unifiers[column.dictionaries.clone()]
-                    .iter_mut()
-                    .map(Unifier::values)
-                    .collect::<Result<Vec<_>>>()?;
-                put_in(&concat(&keys)?, &column.data_type, &values)?
-            };
-            columns.push(compact(gathered)?);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(selection.len()));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }
 }
 
@@ -194,19 +212,30 @@ fn is_sticky(data_type: &DataType) -> bool {
     let keeps_children = |inner: &DataType| {
         matches!(
             inner,
-            DataType::ListView(_) | DataType::LargeListView(_) | DataType::Union(..) | DataType::RunEndEncoded(..)
+            DataType::ListView(_)
+                | DataType::LargeListView(_)
+                | DataType::Union(..)
+                | DataType::RunEndEncoded(..)
         )
     };
     contains(data_type, &keeps_children) || (!is_view(data_type) && contains(data_type, &is_view))
 }
 
 /// The selected rows of a column, in the key form where it has dictionaries.
-fn gather_column(batches: &[Batch], selection: &Selection<'_>, column: usize, sticky: bool) -> Result<ArrayRef> {
+fn gather_column(
+    batches: &[Batch],
+    selection: &Selection<'_>,
+    column: usize,
+    sticky: bool,
+) -> Result<ArrayRef> {
     match selection {
         Selection::Runs(runs) if !sticky => {
             let slices: Vec<ArrayRef> = runs
                 .iter()
-                .map(|run| batches[run.batch as usize].columns[column].slice(run.start as usize, run.len as usize))
+                .map(|run| {
+                    batches[run.batch as usize].columns[column]
+                        .slice(run.start as usize, run.len as usize)
+                })
                 .collect();
             let slices: Vec<&dyn Array> = slices.iter().map(AsRef::as_ref).collect();
             Ok(concat(&slices)?)
@@ -215,7 +244,11 @@ fn gather_column(batches: &[Batch], selection: &Selection<'_>, column: usize, st
     }
 }
 
-fn interleave_column(batches: &[Batch], selection: &Selection<'_>, column: usize) -> Result<ArrayRef> {
+fn interleave_column(
+    batches: &[Batch],
+    selection: &Selection<'_>,
+    column: usize,
+) -> Result<ArrayRef> {
     let (sources, pairs) = selection.pairs();
     let arrays: Vec<&dyn Array> = sources
         .iter()

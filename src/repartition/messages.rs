@@ -4,12 +4,12 @@ use std::fmt;
 use std::io::{self, Write};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use arrow_ipc::CompressionType;
-use arrow_ipc::writer::{DictionaryHandling, IpcWriteOptions, StreamEncoder};
+use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
 use datafusion_common::Result;
 
-use crate::repartition::types::{children, contains, is_dictionary};
+use crate::repartition::types::{contains, is_dictionary};
 
 /// What ends an IPC stream: the continuation marker and a length of 0.
 pub(super) const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
@@ -37,18 +37,22 @@ impl fmt::Debug for MessageEncoder {
 
 impl MessageEncoder {
     pub(super) fn try_new(schema: SchemaRef, compression: Option<CompressionType>) -> Result<Self> {
-        let options = IpcWriteOptions::default()
-            .try_with_compression(compression)?
-            .with_dictionary_handling(dictionary_handling(&schema));
+        let options = IpcWriteOptions::default().try_with_compression(compression)?;
         let encoder = || StreamEncoder::try_new_with_options(&schema, options.clone());
         // An empty stream is the schema message and the end.
         let empty = encoder()?.finish()?;
-        let mut schema_message: Vec<u8> = empty.iter().flat_map(|buffer| buffer.iter().copied()).collect();
+        let mut schema_message: Vec<u8> = empty
+            .iter()
+            .flat_map(|buffer| buffer.iter().copied())
+            .collect();
         schema_message.truncate(schema_message.len() - END_OF_STREAM.len());
         Ok(Self {
             encoder: encoder()?,
             skip: schema_message.len(),
-            has_dictionaries: schema.fields().iter().any(|field| contains(field.data_type(), &is_dictionary)),
+            has_dictionaries: schema
+                .fields()
+                .iter()
+                .any(|field| contains(field.data_type(), &is_dictionary)),
             options,
             schema_message,
             schema,
@@ -70,7 +74,7 @@ impl MessageEncoder {
         Ok(())
     }
 
-    /// Writes the messages of `batch`: those of dictionaries that are new or have grown, and its own.
+    /// Writes the messages of `batch`: those of dictionaries that are new, and its own.
     pub(super) fn write(&mut self, batch: &RecordBatch, out: &mut impl Write) -> Result<()> {
         for buffer in self.encoder.encode(batch)? {
             let skip = self.skip.min(buffer.len());
@@ -78,22 +82,6 @@ impl MessageEncoder {
             out.write_all(&buffer[skip..])?;
         }
         Ok(())
-    }
-}
-
-/// A dictionary that grows is written by what is new, except where its values hold dictionaries of their own: these
-/// are not told apart from the whole when a part is written.
-fn dictionary_handling(schema: &Schema) -> DictionaryHandling {
-    fn nests(data_type: &DataType) -> bool {
-        match data_type {
-            DataType::Dictionary(_, values) => contains(values, &is_dictionary),
-            other => children(other).any(|child| nests(child.data_type())),
-        }
-    }
-    if schema.fields().iter().any(|field| nests(field.data_type())) {
-        DictionaryHandling::Resend
-    } else {
-        DictionaryHandling::Delta
     }
 }
 

@@ -14,6 +14,7 @@ mod messages;
 mod metrics;
 mod partition_by;
 mod partitioner;
+mod parts;
 mod repartitioner;
 mod selection;
 mod shuffle;

@@ -20,7 +20,7 @@ use crate::repartition::partition_by::PartitionBy;
 use crate::repartition::partitioner::Partitioner;
 use crate::repartition::shuffle::Shuffle;
 use crate::repartition::spill::{BYTES_PER_PARTITION, Spill, SpillInProgress};
-use crate::repartition::writer::PartitionWriter;
+use crate::repartition::writer::{PartitionWriter, Spilled};
 use crate::stepped_reservation::SteppedReservation;
 
 impl RepartitionerBuilder {
@@ -38,7 +38,8 @@ impl RepartitionerBuilder {
         // Rows of a batch are numbered with `u32`.
         let batch_size = self.batch_size.min(u32::MAX as usize);
         let partitioner = Partitioner::try_new(&self.by, &self.schema, partition)?;
-        let writer = PartitionWriter::try_new(Arc::clone(&self.schema), self.compression, batch_size)?;
+        let writer =
+            PartitionWriter::try_new(Arc::clone(&self.schema), self.compression, batch_size)?;
         let reservation = MemoryConsumer::new(format!("ShuffleRepartitioner[{partition}]"))
             .with_can_spill(true)
             .register(&runtime.memory_pool);
@@ -164,17 +165,25 @@ impl Repartitioner {
     pub fn finish(mut self, data_path: impl AsRef<Path>) -> Result<Shuffle> {
         self.check_usable()?;
         let data_path = data_path.as_ref();
-        let offsets = self
-            .write_data_file(data_path)
-            .map_err(|error| error.context(format!("writing the shuffle {}", data_path.display())))?;
+        let offsets = self.write_data_file(data_path).map_err(|error| {
+            error.context(format!("writing the shuffle {}", data_path.display()))
+        })?;
         self.metrics.output_bytes = offsets[offsets.len() - 1];
         self.update_metrics();
-        Ok(Shuffle::written(data_path.to_owned(), self.schema, offsets, self.metrics))
+        Ok(Shuffle::written(
+            data_path.to_owned(),
+            self.schema,
+            offsets,
+            self.metrics,
+        ))
     }
 
     fn check_usable(&self) -> Result<()> {
         if self.abandoned {
-            return exec_err!("{} has failed before and holds no rows", self.memory.consumer().name());
+            return exec_err!(
+                "{} has failed before and holds no rows",
+                self.memory.consumer().name()
+            );
         }
         Ok(())
     }
@@ -219,19 +228,30 @@ impl Repartitioner {
                 self.spill()
             }
             Err(error) => Err(error),
-            Ok(()) if self.max_buffer_bytes.is_some_and(|limit| self.memory.size() > limit) => self.spill(),
+            Ok(())
+                if self
+                    .max_buffer_bytes
+                    .is_some_and(|limit| self.memory.size() > limit) =>
+            {
+                self.spill()
+            }
             Ok(()) => Ok(()),
         }
     }
 
     fn spill(&mut self) -> Result<()> {
-        let description = format!("spill {} of {}", self.spills.len() + 1, self.memory.consumer().name());
+        let description = format!(
+            "spill {} of {}",
+            self.spills.len() + 1,
+            self.memory.consumer().name()
+        );
         let spill = self
             .write_spill(&description)
             .map_err(|error| error.context(format!("writing {description}")))?;
         self.buffer.clear();
         let bytes = self.memory.free();
-        self.bookkeeping.grow(BYTES_PER_PARTITION * self.partitioner.partitions());
+        self.bookkeeping
+            .grow(BYTES_PER_PARTITION * self.partitioner.partitions());
         self.metrics.spill_count += 1;
         self.metrics.spilled_bytes += bytes as u64;
         self.metrics.spilled_disk_bytes += spill.bytes();
@@ -242,23 +262,22 @@ impl Repartitioner {
 
     fn write_spill(&mut self, description: &str) -> Result<Spill> {
         let partitions = self.partitioner.partitions();
-        let mut spill = SpillInProgress::create(&self.runtime.disk_manager, description, partitions)?;
+        let mut spill =
+            SpillInProgress::create(&self.runtime.disk_manager, description, partitions)?;
         for partition in 0..partitions {
-            self.writer.write_messages(partition, &self.buffer, spill.out())?;
+            self.writer
+                .write_messages(partition, &self.buffer, spill.out())?;
             spill.end_partition();
         }
         spill.finish()
     }
 
     fn write_data_file(&mut self, path: &Path) -> Result<Vec<u64>> {
-        let mut spills = self
-            .spills
-            .iter()
-            .map(|spill| Ok((spill, spill.open()?)))
-            .collect::<Result<Vec<_>>>()?;
         let mut file = DataFile::create(path)?;
+        let mut spilled = Spilled::new(&self.spills);
         for partition in 0..self.partitioner.partitions() {
-            self.writer.write_stream(partition, &mut spills, &self.buffer, file.out())?;
+            self.writer
+                .write_stream(partition, &mut spilled, &self.buffer, file.out())?;
             file.end_partition();
         }
         file.finish()
@@ -293,7 +312,12 @@ fn check_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<()> {
             schema.fields().len()
         );
     }
-    for ((field, expected), column) in found.fields().iter().zip(schema.fields()).zip(batch.columns()) {
+    for ((field, expected), column) in found
+        .fields()
+        .iter()
+        .zip(schema.fields())
+        .zip(batch.columns())
+    {
         if field.name() != expected.name() || field.data_type() != expected.data_type() {
             return plan_err!(
                 "a batch has the column {:?} of type {}, where the shuffle's schema has {:?} of type {}",

@@ -45,7 +45,10 @@ impl<'a> Selection<'a> {
                 let mut first = 0;
                 for run in runs {
                     let len = run.len as usize;
-                    let (start, end) = (range.start.clamp(first, first + len), range.end.clamp(first, first + len));
+                    let (start, end) = (
+                        range.start.clamp(first, first + len),
+                        range.end.clamp(first, first + len),
+                    );
                     if start < end {
                         sliced.push(Run {
                             batch: run.batch,
@@ -63,7 +66,10 @@ impl<'a> Selection<'a> {
     /// The selection cut so that each part is of one batch.
     pub(super) fn by_batch(&self) -> Vec<Selection<'a>> {
         match self {
-            Self::Rows(rows) => rows.chunk_by(|a, b| a.0 == b.0).map(Selection::Rows).collect(),
+            Self::Rows(rows) => rows
+                .chunk_by(|a, b| a.0 == b.0)
+                .map(Selection::Rows)
+                .collect(),
             Self::Runs(runs) => runs.iter().map(|run| Selection::Runs(vec![*run])).collect(),
         }
     }
@@ -81,7 +87,10 @@ impl<'a> Selection<'a> {
             batches.len() - 1
         };
         let pairs = match self {
-            Self::Rows(rows) => rows.iter().map(|&(batch, row)| (place(batch), row as usize)).collect(),
+            Self::Rows(rows) => rows
+                .iter()
+                .map(|&(batch, row)| (place(batch), row as usize))
+                .collect(),
             Self::Runs(runs) => runs
                 .iter()
                 .flat_map(|run| {
@@ -105,7 +114,11 @@ pub(super) struct Chunks<'a> {
 impl<'a> Chunks<'a> {
     pub(super) fn new(runs: &'a [Run], max_rows: usize) -> Self {
         let max_rows = u32::try_from(max_rows).unwrap_or(u32::MAX);
-        Self { runs, max_rows, taken: 0 }
+        Self {
+            runs,
+            max_rows,
+            taken: 0,
+        }
     }
 }
 
@@ -119,7 +132,11 @@ impl Iterator for Chunks<'_> {
             && room > 0
         {
             let len = room.min(first.len - self.taken);
-            chunk.push(Run { batch: first.batch, start: first.start + self.taken, len });
+            chunk.push(Run {
+                batch: first.batch,
+                start: first.start + self.taken,
+                len,
+            });
             room -= len;
             self.taken += len;
             if self.taken == first.len {
@@ -152,24 +169,45 @@ mod tests {
                 vec![run(2, 6, 3)],
             ]
         );
-        assert_eq!(Chunks::new(&runs, usize::MAX).collect::<Vec<_>>(), [runs.to_vec()]);
+        assert_eq!(
+            Chunks::new(&runs, usize::MAX).collect::<Vec<_>>(),
+            [runs.to_vec()]
+        );
         assert_eq!(Chunks::new(&[], 4).next(), None);
     }
 
     #[test]
     fn a_selection_can_be_sliced_and_told_by_batch() {
         let runs = Selection::Runs(vec![run(3, 0, 5), run(4, 10, 1), run(4, 20, 9)]);
-        let rows = [(3, 0), (3, 1), (3, 2), (3, 3), (3, 4), (4, 10), (4, 20), (4, 21)];
+        let rows = [
+            (3, 0),
+            (3, 1),
+            (3, 2),
+            (3, 3),
+            (3, 4),
+            (4, 10),
+            (4, 20),
+            (4, 21),
+        ];
         assert_eq!(runs.len(), 15);
-        assert_eq!(runs.slice(2..8), Selection::Runs(vec![run(3, 2, 3), run(4, 10, 1), run(4, 20, 2)]));
+        assert_eq!(
+            runs.slice(2..8),
+            Selection::Runs(vec![run(3, 2, 3), run(4, 10, 1), run(4, 20, 2)])
+        );
         assert_eq!(runs.slice(5..6), Selection::Runs(vec![run(4, 10, 1)]));
-        assert_eq!(Selection::Rows(&rows).slice(2..6), Selection::Rows(&rows[2..6]));
+        assert_eq!(
+            Selection::Rows(&rows).slice(2..6),
+            Selection::Rows(&rows[2..6])
+        );
 
         let pairs = vec![(0, 2), (0, 3), (0, 4), (1, 10), (1, 20), (1, 21)];
         assert_eq!(runs.slice(2..8).pairs(), (vec![3, 4], pairs.clone()));
         assert_eq!(Selection::Rows(&rows[2..]).pairs(), (vec![3, 4], pairs));
 
         let by_batch = Selection::Rows(&rows).by_batch();
-        assert_eq!(by_batch, [Selection::Rows(&rows[..5]), Selection::Rows(&rows[5..])]);
+        assert_eq!(
+            by_batch,
+            [Selection::Rows(&rows[..5]), Selection::Rows(&rows[5..])]
+        );
     }
 }

@@ -125,7 +125,11 @@ impl Shuffle {
                     .map_err(|error| error.context(format!("opening {description}")))?,
             ),
         };
-        Ok(PartitionReader { decoder, schema: Arc::clone(&self.schema), description })
+        Ok(PartitionReader {
+            decoder,
+            schema: Arc::clone(&self.schema),
+            description,
+        })
     }
 
     fn decode(&self, start: u64, length: u64) -> Result<BatchDecoder<BufReader<File>>> {
@@ -186,5 +190,9 @@ fn with_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
         .with_match_field_names(false)
         .with_row_count(Some(batch.num_rows()));
     let columns = batch.columns().to_vec();
-    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+    Ok(RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        columns,
+        &options,
+    )?)
 }

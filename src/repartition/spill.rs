@@ -1,29 +1,23 @@
 //! Spill files: one for each spill, with the partitions' ranges kept in memory.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use datafusion_common::{Result, exec_err, not_impl_err};
+use datafusion_common::{DataFusionError, Result, exec_err, not_impl_err};
 use datafusion_execution::disk_manager::DiskManager;
 use datafusion_execution::{SpillFile, SpillWriter};
 
 use crate::repartition::messages::Counted;
 
-const WRITE_BUFFER_BYTES: usize = 128 << 10;
+const BUFFER_BYTES: usize = 128 << 10;
 
-/// A range of a spill file.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Range {
+/// Where the messages of a partition lie in a spill file.
+#[derive(Clone, Copy, Debug)]
+struct Range {
     start: u64,
     len: u64,
-}
-
-impl Range {
-    pub(super) fn len(self) -> u64 {
-        self.len
-    }
 }
 
 /// The bytes of memory that a spill keeps for each partition.
@@ -45,12 +39,10 @@ impl SpillInProgress {
     ) -> Result<Self> {
         let file = disk_manager.create_tmp_file(description)?;
         let Some(path) = file.path().map(ToOwned::to_owned) else {
-            return not_impl_err!(
-                "{description}: spill files of a custom backend cannot be read by range; a local file is needed"
-            );
+            return not_impl_err!("spill files that are not local, for they are read by range");
         };
         let out = Counted {
-            out: BufWriter::with_capacity(WRITE_BUFFER_BYTES, file.open_writer()?),
+            out: BufWriter::with_capacity(BUFFER_BYTES, file.open_writer()?),
             bytes: 0,
         };
         Ok(Self {
@@ -93,6 +85,7 @@ impl SpillInProgress {
 
 /// A spill file, deleted when it is dropped.
 pub(super) struct Spill {
+    /// Keeps the file alive.
     _file: Arc<dyn SpillFile>,
     path: PathBuf,
     ranges: Vec<Range>,
@@ -105,31 +98,85 @@ impl Spill {
         self.bytes
     }
 
-    pub(super) fn range(&self, partition: usize) -> Range {
-        self.ranges[partition]
-    }
-
-    pub(super) fn open(&self) -> Result<SpillReader> {
-        Ok(SpillReader { file: File::open(&self.path)? })
+    fn open(&self, buffer_bytes: usize) -> Result<BufReader<File>> {
+        let file = File::open(&self.path).map_err(|error| {
+            DataFusionError::from(error)
+                .context(format!("opening the spill file {}", self.path.display()))
+        })?;
+        Ok(BufReader::with_capacity(buffer_bytes, file))
     }
 }
 
-pub(super) struct SpillReader {
-    file: File,
+/// How many spill files are kept open while they are read. There may be more of them than a process may open.
+const MAX_OPEN_FILES: usize = 128;
+
+/// What the buffers of all spill files together hold while they are read.
+const READ_BUFFERS_BYTES: usize = 8 << 20;
+
+/// Reads the partitions of a spill file, one after the other. They lie in it in that order.
+pub(super) struct SpillReader<'a> {
+    spill: &'a Spill,
+    file: Option<BufReader<File>>,
+    /// Where the file has been read to.
+    position: u64,
+    keep_open: bool,
+    buffer_bytes: usize,
 }
 
-impl SpillReader {
-    /// The bytes of a range of the file.
-    pub(super) fn read(&mut self, range: Range) -> Result<impl Read> {
-        self.file.seek(SeekFrom::Start(range.start))?;
-        Ok((&mut self.file).take(range.len))
+impl<'a> SpillReader<'a> {
+    pub(super) fn for_all(spills: &'a [Spill]) -> Vec<Self> {
+        let buffer_bytes = BUFFER_BYTES
+            .min(READ_BUFFERS_BYTES / spills.len().max(1))
+            .max(4096);
+        let reader = |(number, spill)| Self {
+            spill,
+            file: None,
+            position: 0,
+            keep_open: number < MAX_OPEN_FILES,
+            buffer_bytes,
+        };
+        spills.iter().enumerate().map(reader).collect()
     }
 
-    /// Copies a range of the file to `out`.
-    pub(super) fn copy(&mut self, range: Range, out: &mut impl Write) -> Result<()> {
-        let copied = io::copy(&mut self.read(range)?, out)?;
-        if copied != range.len {
-            return exec_err!("a spill file ends {} bytes early", range.len - copied);
+    pub(super) fn has_rows(&self, partition: usize) -> bool {
+        self.spill.ranges[partition].len > 0
+    }
+
+    /// The messages of a partition and their length, if there are any. They must be read to their end.
+    pub(super) fn read(&mut self, partition: usize) -> Result<Option<(impl Read, u64)>> {
+        let Range { start, len } = self.spill.ranges[partition];
+        if len == 0 {
+            return Ok(None);
+        }
+        if !self.keep_open {
+            self.file = None;
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                self.position = 0;
+                none.insert(self.spill.open(self.buffer_bytes)?)
+            }
+        };
+        if self.position != start {
+            file.seek(SeekFrom::Start(start))?;
+        }
+        self.position = start + len;
+        Ok(Some((file.take(len), len)))
+    }
+
+    /// Copies the messages of a partition to `out`.
+    pub(super) fn copy(&mut self, partition: usize, out: &mut impl Write) -> Result<()> {
+        let path = &self.spill.path;
+        if let Some((mut messages, len)) = self.read(partition)? {
+            let copied = io::copy(&mut messages, out)?;
+            if copied != len {
+                return exec_err!(
+                    "the spill file {} ends {} bytes early",
+                    path.display(),
+                    len - copied
+                );
+            }
         }
         Ok(())
     }

@@ -49,7 +49,9 @@ pub(super) fn key_form(data_type: &DataType) -> DataType {
         DataType::FixedSizeList(child, len) => DataType::FixedSizeList(form(child), *len),
         DataType::Map(entries, sorted) => DataType::Map(form(entries), *sorted),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(form).collect()),
-        DataType::RunEndEncoded(ends, values) => DataType::RunEndEncoded(Arc::clone(ends), form(values)),
+        DataType::RunEndEncoded(ends, values) => {
+            DataType::RunEndEncoded(Arc::clone(ends), form(values))
+        }
         DataType::Union(fields, mode) => {
             let fields: UnionFields = fields.iter().map(|(id, field)| (id, form(field))).collect();
             DataType::Union(fields, *mode)

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, UInt64Array, downcast_integer_array, new_empty_array,
+    Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, UInt64Array, downcast_integer_array,
+    new_empty_array,
 };
 use arrow::compute::{concat, take};
 use arrow::datatypes::{ArrowNativeType, DataType};
@@ -43,7 +44,8 @@ enum Known {
 impl Unifier {
     pub(super) fn try_new(key_type: &DataType, value_type: &DataType) -> Result<Self> {
         let field = SortField::new(value_type.clone());
-        let mergeable = !contains(value_type, &is_dictionary) && RowConverter::supports_fields(&[field.clone()]);
+        let mergeable = !contains(value_type, &is_dictionary)
+            && RowConverter::supports_fields(std::slice::from_ref(&field));
         Ok(Self {
             value_type: value_type.clone(),
             capacity: key_capacity(key_type),
@@ -60,19 +62,21 @@ impl Unifier {
         })
     }
 
-    /// Makes sure that the values of `source` which `keys` use have a place. Gives `false`, and changes nothing,
-    /// where there are more of them than keys: then what has been collected must be used up and
-    /// [`reset`](Self::reset). The values that the keys of one array use always fit after that.
+    /// Makes sure that the values of `source` which `keys` use have a place. Gives `false`, and no place to any,
+    /// where there are more of them than keys. After a [`reset`](Self::reset) the values that the keys of one array
+    /// use always fit.
     pub(super) fn learn(&mut self, source: &ArrayRef, keys: &dyn Array) -> Result<bool> {
         let (converter, places, sources, values) = match &mut self.known {
             Known::AsIs { source: current } => {
-                let fits = current.as_ref().is_none_or(|current| Arc::ptr_eq(current, source));
-                if fits {
-                    *current = Some(Arc::clone(source));
-                }
-                return Ok(fits);
+                let current = current.get_or_insert_with(|| Arc::clone(source));
+                return Ok(Arc::ptr_eq(current, source) || current == source);
             }
-            Known::Merged { converter, places, sources, values } => (converter, places, sources, values),
+            Known::Merged {
+                converter,
+                places,
+                sources,
+                values,
+            } => (converter, places, sources, values),
         };
         let known = sources.entry(address(source)).or_default();
         let mut unknown = used(keys)?;
@@ -148,7 +152,12 @@ impl Unifier {
     pub(super) fn reset(&mut self) {
         match &mut self.known {
             Known::AsIs { source } => *source = None,
-            Known::Merged { places, sources, values, .. } => {
+            Known::Merged {
+                places,
+                sources,
+                values,
+                ..
+            } => {
                 places.clear();
                 sources.clear();
                 values.clear();
@@ -180,7 +189,10 @@ fn used(keys: &dyn Array) -> Result<Vec<usize>> {
     )
 }
 
-fn translate<K: ArrowPrimitiveType>(keys: &PrimitiveArray<K>, known: &HashMap<usize, usize>) -> Result<ArrayRef> {
+fn translate<K: ArrowPrimitiveType>(
+    keys: &PrimitiveArray<K>,
+    known: &HashMap<usize, usize>,
+) -> Result<ArrayRef> {
     let translated: PrimitiveArray<K> = keys
         .iter()
         .map(|key| K::Native::from_usize(*known.get(&key?.as_usize())?))

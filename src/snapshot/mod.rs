@@ -145,7 +145,7 @@ impl PartialEq for Snapshot {
 impl Eq for Snapshot {}
 
 /// The row of operators that came too late for one of their own.
-const OTHER: &str = "other";
+pub(crate) const OTHER: &str = "other";
 /// The row of calls for consumers that never registered with this pool.
 const UNREGISTERED: &str = "(never registered)";
 
