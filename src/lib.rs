@@ -39,6 +39,7 @@
 //!   [`metrics`](https://docs.rs/metrics/0.24) facade.
 //! - `prometheus`: `PrometheusServer` serves them to Prometheus, in one call. Brings `serde`.
 //! - `serde`: [`Snapshot`] and what it holds implement `serde::Serialize`.
+//! - `testing`: `FaultPool` denies, fails, panics or parks the calls of one's choice.
 //!
 //! [`MemoryPool`]: datafusion_execution::memory_pool::MemoryPool
 

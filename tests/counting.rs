@@ -2,17 +2,18 @@
 
 mod support;
 
-use datafusion_counting_pool::{CountingPool, FaultPool};
+use datafusion_counting_pool::CountingPool;
 use datafusion_execution::memory_pool::{
     FairSpillPool, GreedyMemoryPool, MemoryLimit, MemoryPool, TrackConsumersPool,
     UnboundedMemoryPool,
 };
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use support::{
-    Asked, CallLog, Counted, ForgivingPool, caught, counted, counting, quietly, raw, register,
-    register_spillable, shared, total,
+    Asked, CallLog, Counted, ForgivingPool, SpiedPool, caught, counted, counting, quietly, raw,
+    register, register_spillable, shared, total,
 };
 
 /// Free and grow again, as a sort once did for every batch, against one resize.
@@ -478,26 +479,27 @@ fn a_scope_counts_its_own_and_the_shared_pool_counts_everything() {
     assert_eq!(total(&sessions), everything);
 }
 
-/// Looked at from inside the wrapped pool, at the moment of each call.
+/// Looked at from inside the wrapped pool, just before and just after it has done its part of
+/// each call.
 #[test]
 fn reserved_is_never_more_than_the_wrapped_pool_holds() {
     let decorator = Arc::new(OnceLock::<Weak<CountingPool>>::new());
-    let inner: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(100));
-    let (seen, spy) = (Arc::clone(&decorator), Arc::clone(&inner));
-    let spying = FaultPool::new(Arc::clone(&inner)).with_fault(move |_| {
+    let seen = Arc::clone(&decorator);
+    let looks = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&looks);
+    let spied = SpiedPool::new(100, move |held| {
+        counter.fetch_add(1, SeqCst);
         let counting = seen.get().unwrap().upgrade().unwrap();
         let total = counting.snapshot().total;
-        assert!(total.reserved_bytes <= spy.reserved() as u64);
+        assert!(total.reserved_bytes <= held as u64);
         assert!(total.peak_bytes <= 150);
-        None
     });
-    let (counting, pool) = shared(CountingPool::new(Arc::new(spying)));
+    let (counting, pool) = counting(spied);
     decorator.set(Arc::downgrade(&counting)).unwrap();
 
     let (a, b) = (register(&pool, "a"), register(&pool, "b"));
     a.try_grow(60).unwrap();
     b.try_grow(50).unwrap_err();
-    // Just before the call it holds 60; once it has come back, 150.
     b.grow(90);
     assert_eq!(total(&counting).peak, 150);
     a.shrink(60);
@@ -507,4 +509,5 @@ fn reserved_is_never_more_than_the_wrapped_pool_holds() {
     b.free();
     assert_eq!(total(&counting).peak, 150);
     assert_eq!(total(&counting).reserved, 0);
+    assert_eq!(looks.load(SeqCst), 16);
 }
