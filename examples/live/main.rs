@@ -144,7 +144,7 @@ fn print_line(at: Duration, in_steps: bool, per_task: Option<f64>, point: &Point
          {:>10} reserved",
         at.as_secs(),
         if in_steps { "in steps" } else { "exact   " },
-        per_task.map_or("-".into(), |acquires| format!("{acquires:.0}")),
+        per_task.map_or_else(|| "-".into(), |acquires| format!("{acquires:.0}")),
         point.acquires_per_second,
         point.pool_time.as_secs_f64() * 1e6,
         HumanBytes(point.reserved_bytes).to_string(),
