@@ -88,6 +88,31 @@ fn where_nothing_is_held_nobody_waits() {
 }
 
 #[test]
+#[ignore = "the time of the deadline overflows, which panics"]
+fn a_deadline_may_be_as_long_as_one_likes() {
+    let (counting, pool) = support::counting(UnboundedMemoryPool::default());
+    let waits = Event::default();
+    for blocking in [false, true] {
+        let a = register(&pool, "a");
+        a.grow(64);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                if !blocking {
+                    waits.wait();
+                }
+                drop(a);
+            });
+            if blocking {
+                counting.released_within_blocking(Duration::MAX).unwrap();
+            } else {
+                let wait = counting.released_within(Duration::MAX);
+                block_on(telling(wait, &waits)).unwrap();
+            }
+        });
+    }
+}
+
+#[test]
 fn several_wait_and_all_are_woken() {
     let (counting, pool) = support::counting(UnboundedMemoryPool::default());
     let a = register(&pool, "a");
