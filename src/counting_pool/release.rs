@@ -80,7 +80,8 @@ impl std::error::Error for NotReleased {}
 
 impl CountingPool {
     /// Waits until everything acquired through this pool has been released, woken by the
-    /// release itself. It needs no particular runtime and blocks no thread.
+    /// release itself. It needs no particular runtime and blocks no thread. The deadline runs
+    /// from the first poll on.
     ///
     /// # Errors
     /// Where something is still held when `deadline` has passed; the error says by whom.
@@ -111,13 +112,21 @@ impl CountingPool {
     /// Where something is still held when `deadline` has passed; the error says by whom.
     pub fn released_within_blocking(&self, deadline: Duration) -> Result<(), NotReleased> {
         let _waiting = self.releases.wait();
-        let until = Instant::now() + deadline;
+        // Beyond what the clock can say, there is no deadline.
+        let until = Instant::now().checked_add(deadline);
         loop {
             let release = self.releases.event.listen();
             if self.snapshot().everything_released() {
                 return Ok(());
             }
-            if release.wait_deadline(until).is_none() {
+            let timed_out = match until {
+                Some(until) => release.wait_deadline(until).is_none(),
+                None => {
+                    release.wait();
+                    false
+                }
+            };
+            if timed_out {
                 return self.released_or(deadline);
             }
         }

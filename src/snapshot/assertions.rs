@@ -34,7 +34,15 @@ impl Snapshot {
                         .sizes
                         .iter()
                         .take(3)
-                        .map(|size| format!("{} of {} bytes", size.calls, size.bytes))
+                        .map(|size| match size.error {
+                            0 => format!("{} of {} bytes", size.calls, size.bytes),
+                            e => format!(
+                                "{} to {} of {} bytes",
+                                size.calls - e,
+                                size.calls,
+                                size.bytes
+                            ),
+                        })
                         .collect();
                     format!("{} acquires: {}", figures.acquires.calls, sizes.join(", "))
                 },

@@ -37,7 +37,7 @@ impl Display for Snapshot {
             return writeln!(f, "{}", self.summary());
         }
         let pool = shortened(&self.pool, WIDTH / 2);
-        writeln!(f, "pool {pool:?}, {}", duration(self.elapsed))?;
+        writeln!(f, "pool {pool:?} after {}", duration(self.elapsed))?;
         writeln!(f, "{}", table(&rows, &self.total))?;
         if rows.len() > MOST_ROWS {
             writeln!(f, "and {} more consumers", rows.len() - MOST_ROWS)?;

@@ -276,15 +276,17 @@ impl Snapshot {
     pub fn consumer(&self, name: &str) -> Figures {
         match find(self.by_name(), name) {
             Ok(figures) => figures,
-            Err(_) if self.get_operator(name).is_some() => panic!(
-                "no consumer {name:?} in pool {:?}, but an operator: `operator({name:?})` has it",
-                self.pool
-            ),
-            Err(rows) => panic!(
-                "no consumer {name:?} in pool {:?}; {}",
-                self.pool,
-                listed(&rows)
-            ),
+            Err(rows) => {
+                let hint = match self.get_operator(name) {
+                    Some(_) => format!("; `operator({name:?})` has all of that operator"),
+                    None => String::new(),
+                };
+                panic!(
+                    "no consumer {name:?} in pool {:?}; {}{hint}",
+                    self.pool,
+                    listed(&rows)
+                )
+            }
         }
     }
 
