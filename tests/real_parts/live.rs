@@ -187,7 +187,12 @@ fn expect_exact_differences(prometheus: &Prometheus) {
     for (name, scrapes, (calls, bytes)) in
         [("exact", exact, EXACT), ("in steps", in_steps, IN_STEPS)]
     {
-        let (first, last) = (scrapes[0], scrapes[scrapes.len() - 1]);
+        let [first, .., last] = scrapes[..] else {
+            panic!(
+                "{name}: {} scrapes that found no task in flight",
+                scrapes.len()
+            );
+        };
         let differences: Vec<_> = last
             .iter()
             .zip(first)
