@@ -171,6 +171,29 @@ fn everything_released_says_who_holds_how_much() {
 }
 
 #[test]
+fn what_was_acquired_before_an_interval_may_be_released_in_it() {
+    let (counting, pool) = support::counting(UnboundedMemoryPool::default());
+    let a = register(&pool, "a");
+    a.grow(100);
+    let before = counting.snapshot();
+    a.shrink(100);
+    counting
+        .snapshot()
+        .since(&before)
+        .assert_everything_released();
+    // But not what is still held at its end.
+    a.grow(5);
+    let message = caught(|| {
+        counting
+            .snapshot()
+            .since(&before)
+            .assert_everything_released()
+    })
+    .message;
+    says(line(&message, "a:"), &["5 bytes held"]);
+}
+
+#[test]
 fn what_a_consumer_that_has_gone_left_behind_is_not_released() {
     let (counting, pool) = support::counting(UnboundedMemoryPool::default());
     let a = register(&pool, "a");

@@ -53,12 +53,14 @@ fn a_snapshot_says_in_json_what_it_says_in_rust() {
         ("/denials/0/asked_bytes", json!(70)),
         ("/denials/0/largest_holders/0/id", json!(a_id)),
         ("/denials/0/largest_holders/0/reserved_bytes", json!(60)),
+        ("/total/acquire_time", json!({"total_ns": 0, "max_ns": 0})),
         ("/acquire_latency/count", json!(3)),
         ("/acquire_latency/max_ns", json!(0)),
         ("/release_latency/count", json!(2)),
     ] {
         assert_eq!(*at(path), expected, "{path}");
     }
+    assert!(at("/elapsed_ns").is_u64());
     let sizes = at("/total/sizes/sizes").as_array().unwrap();
     let sizes: Vec<_> = sizes.iter().map(|size| &size["bytes"]).collect();
     assert_eq!(sizes, [&json!(70), &json!(60), &json!(5)]);

@@ -10,7 +10,8 @@ pub(crate) const TRACKED_SIZES: usize = 16;
 ///
 /// The sizes are exact. Their counts are exact as long as no more than 16 distinct sizes were
 /// seen; beyond that a count may be too high by at most its [`error`](RequestSize::error), and
-/// is never too low. A size that makes up more than a tenth of the calls is always listed.
+/// is never too low. A size that makes up more than a tenth of the calls is always listed; in a
+/// difference of two snapshots, more than a tenth of all calls up to the later one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RequestSizes {

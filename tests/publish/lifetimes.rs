@@ -37,7 +37,19 @@ fn a_pool_belongs_to_the_first_registry() {
     assert!(!second.add(&pool));
     finished(&pool, "x", 1);
     assert_eq!(fresh(&first)[ACQUIRES], 1.0);
-    assert_eq!(fresh(&second).get(ACQUIRES), None);
+    // Not even zeroes, which would look like a pool that nobody uses.
+    assert!(fresh(&second).is_empty());
+}
+
+#[test]
+fn a_pool_taken_out_of_its_arc_is_counted_once() {
+    let (registry, recorder) = (Registry::new(), recorder());
+    let shared = pool(&registry, "p");
+    finished(&shared, "x", 3);
+    assert_eq!(scrape(&registry, &recorder)[ACQUIRES], 3.0);
+    drop(Arc::try_unwrap(shared).unwrap());
+    assert_eq!(scrape(&registry, &recorder)[ACQUIRES], 3.0);
+    assert_eq!(scrape(&registry, &recorder)[ACQUIRES], 3.0);
 }
 
 #[test]
