@@ -40,6 +40,7 @@
 //! - `prometheus`: `PrometheusServer` serves them to Prometheus, in one call. Brings `serde`.
 //! - `serde`: [`Snapshot`] and what it holds implement `serde::Serialize`.
 //! - `spark`: pools over the task memory of Apache Spark. No JVM is needed for it.
+//! - `testing`: `FaultPool` denies, fails, panics or parks the calls of one's choice.
 //!
 //! [`MemoryPool`]: datafusion_execution::memory_pool::MemoryPool
 

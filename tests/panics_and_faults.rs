@@ -219,7 +219,6 @@ fn a_pool_that_panics_in_register_has_registered_nobody() {
 
 /// While the release was under way the bytes were still held, and others came on top.
 #[test]
-#[ignore = "the peak is lost: put_back sets none"]
 fn a_release_that_panicked_late_does_not_hide_a_peak() {
     let (faulty, parked) =
         FaultPool::new(Arc::new(UnboundedMemoryPool::default())).park_nth_release(1);

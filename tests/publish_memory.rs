@@ -1,16 +1,11 @@
-//! Nobody scrapes, and still no memory piles up. In a process of its own: the allocator counts
-//! for all threads.
+//! Nobody scrapes, and still no memory piles up. In a process of its own, for it installs a
+//! recorder.
 
-use std::alloc::System;
 use std::sync::Arc;
 
 use datafusion_counting_pool::{CountingPool, Registry};
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, UnboundedMemoryPool};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const CALLS: usize = 1_000_000;
 const TASKS: usize = 10_000;
@@ -28,12 +23,8 @@ fn consumer(pool: &Arc<CountingPool>) -> datafusion_execution::memory_pool::Memo
 }
 
 /// Bytes that `work` allocates and does not give back.
-fn kept(work: impl FnOnce()) -> usize {
-    let region = Region::new(ALLOCATOR);
-    work();
-    let change = region.change();
-    (change.bytes_allocated + change.bytes_reallocated.max(0) as usize)
-        .saturating_sub(change.bytes_deallocated)
+fn kept(work: impl FnOnce()) -> i64 {
+    allocation_counter::measure(work).bytes_current
 }
 
 #[test]

@@ -88,6 +88,30 @@ fn where_nothing_is_held_nobody_waits() {
 }
 
 #[test]
+fn a_deadline_may_be_as_long_as_one_likes() {
+    let (counting, pool) = support::counting(UnboundedMemoryPool::default());
+    let waits = Event::default();
+    for blocking in [false, true] {
+        let a = register(&pool, "a");
+        a.grow(64);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                if !blocking {
+                    waits.wait();
+                }
+                drop(a);
+            });
+            if blocking {
+                counting.released_within_blocking(Duration::MAX).unwrap();
+            } else {
+                let wait = counting.released_within(Duration::MAX);
+                block_on(telling(wait, &waits)).unwrap();
+            }
+        });
+    }
+}
+
+#[test]
 fn several_wait_and_all_are_woken() {
     let (counting, pool) = support::counting(UnboundedMemoryPool::default());
     let a = register(&pool, "a");
@@ -178,7 +202,6 @@ fn what_is_still_held_at_the_deadline_is_said() {
 }
 
 #[test]
-#[ignore = "Debug is the derived one"]
 fn an_unwrap_says_it_as_well() {
     let (counting, pool) = support::counting(UnboundedMemoryPool::default());
     let a = register(&pool, "Sort[0]");

@@ -3,8 +3,10 @@
 mod support;
 
 use datafusion_counting_pool::{CountingPool, FaultPool, Histogram, PoolMethod};
-use datafusion_execution::memory_pool::{GreedyMemoryPool, MemoryPool, UnboundedMemoryPool};
-use std::sync::Arc;
+use datafusion_execution::memory_pool::{
+    GreedyMemoryPool, MemoryPool, MemoryReservation, UnboundedMemoryPool,
+};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use support::{Event, ManualClock, caught, counted, raw, register, shared, total};
@@ -291,6 +293,41 @@ fn an_acquire_may_wait_for_the_release_of_another() {
     assert_eq!(raw(&snapshot, &a).acquire_nanos, (40, 40));
     assert_eq!(raw(&snapshot, &b).release_nanos, (35, 35));
     assert_eq!(raw(&snapshot, &b).acquire_nanos, (0, 0));
+}
+
+/// As a memory manager does that makes others spill before it denies: the release is made inside
+/// the acquire, by the same thread.
+#[test]
+fn an_acquire_may_make_others_release_within_it() {
+    let clock = Arc::new(ManualClock::default());
+    let victim = Arc::new(Mutex::new(None::<MemoryReservation>));
+    let inner = {
+        let (clock, victim) = (Arc::clone(&clock), Arc::clone(&victim));
+        FaultPool::new(Arc::new(GreedyMemoryPool::new(100))).with_fault(move |call| {
+            clock.advance(call.bytes as u64);
+            if call.reservation.consumer().name() == "asks" {
+                drop(victim.lock().unwrap().take());
+            }
+            None
+        })
+    };
+    let (counting, pool) = shared(CountingPool::new(Arc::new(inner)).with_clock(clock));
+    let (asks, holds) = (register(&pool, "asks"), register(&pool, "holds"));
+    holds.grow(80);
+    *victim.lock().unwrap() = Some(holds);
+    asks.try_grow(60).unwrap();
+
+    let snapshot = counting.snapshot();
+    let figures = raw(&snapshot, &asks);
+    assert_eq!((figures.reserved, figures.acquire_nanos), (60, (140, 140)));
+    let figures = counted(&snapshot.consumer("holds"));
+    assert_eq!(
+        (figures.releases, figures.release_nanos),
+        ((1, 80), (80, 80))
+    );
+    assert_eq!(snapshot.total.reserved_bytes, 60);
+    // They never held memory at the same time.
+    assert_eq!(snapshot.total.peak_bytes, 80);
 }
 
 /// The system's clock, which no test can set: whatever it shows, it is sane.

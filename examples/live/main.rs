@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use datafusion_counting_pool::{CountingPool, PrometheusServer, Registry};
-use datafusion_execution::memory_pool::{GreedyMemoryPool, human_readable_size};
+use datafusion_execution::memory_pool::GreedyMemoryPool;
+use indicatif::HumanBytes;
 
 use cli::Cli;
 use history::{History, Point};
@@ -54,8 +55,7 @@ fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
 
     let server = serve(cli, &pool, &history, &workload)?;
     print_what_to_open(&server);
-    let interrupted = Arc::clone(&workload);
-    ctrlc::set_handler(move || interrupted.stop())?;
+    workload.stop_on_signals()?;
 
     thread::scope(|scope| {
         let workload = &*workload;
@@ -116,6 +116,7 @@ fn watch(cli: &Cli, pool: &CountingPool, history: &History, workload: &Workload)
     let mut next_line = Duration::from_secs(1);
     let mut last = pool.snapshot();
     let mut most_reserved = 0;
+    let mut per_task = None;
     let mut point = None;
     while !workload.is_stopped() && cli.seconds.is_none_or(|end| workload.elapsed() < end) {
         thread::sleep(LOOK);
@@ -124,30 +125,28 @@ fn watch(cli: &Cli, pool: &CountingPool, history: &History, workload: &Workload)
         if at >= next_point {
             let new = Point::between(&last, &now, at, most_reserved);
             history.push(new);
+            per_task = new.acquires_per_task.or(per_task);
             (point, last, most_reserved) = (Some(new), now, 0);
             next_point += PERIOD;
         }
         if at >= next_line {
-            next_line += Duration::from_secs(1);
             if let Some(point) = &point {
-                print_line(point, workload.in_steps());
+                print_line(next_line, workload.in_steps(), per_task, point);
             }
+            next_line += Duration::from_secs(1);
         }
     }
 }
 
-fn print_line(point: &Point, in_steps: bool) {
-    let per_task = match point.acquires_per_task {
-        Some(acquires) => format!("{acquires:.0}"),
-        None => "-".into(),
-    };
+fn print_line(at: Duration, in_steps: bool, per_task: Option<f64>, point: &Point) {
     println!(
-        "{:>6.0} s  {}  {per_task:>4} acquires a task  {:>5.0} acquires/s  {:>7.1} µs/s in the pool  \
-         {:>9} reserved",
-        point.at.as_secs_f64(),
+        "{:>6} s  {}  {:>4} acquires a task  {:>5.0} acquires/s  {:>6.1} µs/s in the pool  \
+         {:>10} reserved",
+        at.as_secs(),
         if in_steps { "in steps" } else { "exact   " },
+        per_task.map_or_else(|| "-".into(), |acquires| format!("{acquires:.0}")),
         point.acquires_per_second,
         point.pool_time.as_secs_f64() * 1e6,
-        human_readable_size(point.reserved_bytes as usize),
+        HumanBytes(point.reserved_bytes).to_string(),
     );
 }

@@ -9,6 +9,7 @@ use arrow::array::{Int32Array, RecordBatch};
 use datafusion_common::Result;
 use datafusion_counting_pool::{CountingPool, DEFAULT_STEP, PartitionBy, Repartitioner};
 use datafusion_execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use tempfile::TempDir;
 
 /// Tasks of a round, at the same time.
@@ -27,7 +28,7 @@ pub(crate) struct Workload {
     folder: TempDir,
     started: Instant,
     switch_after: Duration,
-    stopped: AtomicBool,
+    stopped: Arc<AtomicBool>,
 }
 
 impl Workload {
@@ -42,7 +43,7 @@ impl Workload {
             folder,
             started: Instant::now(),
             switch_after,
-            stopped: AtomicBool::new(false),
+            stopped: Arc::default(),
         })
     }
 
@@ -54,6 +55,14 @@ impl Workload {
     /// Whether tasks that begin now reserve memory in steps.
     pub(crate) fn in_steps(&self) -> bool {
         self.elapsed() >= self.switch_after
+    }
+
+    /// Lets no task begin any more once the process is asked to end.
+    pub(crate) fn stop_on_signals(&self) -> std::io::Result<()> {
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&self.stopped))?;
+        }
+        Ok(())
     }
 
     /// Lets no task begin any more.

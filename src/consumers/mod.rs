@@ -3,7 +3,7 @@
 mod folded;
 mod table;
 
-pub(crate) use folded::Folded;
+pub(crate) use folded::{Folded, Rows};
 pub(crate) use table::Table;
 
 use crate::counters::Block;

@@ -5,13 +5,13 @@ use super::sizes::SizeCounts;
 use crate::figures::{Acquires, CallTime, Calls, Figures, Requests};
 use crate::sync::{
     AtomicU32, AtomicU64,
-    Ordering::{Acquire as AcquireOrdering, Relaxed, Release},
+    Ordering::{Acquire, Relaxed, Release},
 };
 use std::time::Duration;
 
 /// Which of the two ways to ask for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Acquire {
+pub(crate) enum AcquireBy {
     TryGrow,
     Grow,
 }
@@ -96,7 +96,7 @@ impl Time {
 
 impl Block {
     #[inline]
-    pub(crate) fn granted(&self, how: Acquire, bytes: u64) {
+    pub(crate) fn granted(&self, how: AcquireBy, bytes: u64) {
         self.sizes.count(bytes);
         self.granted[how as usize].count(bytes);
         self.level.raise(bytes);
@@ -110,10 +110,10 @@ impl Block {
     pub(crate) fn failed(&self, bytes: u64) {
         self.sizes.count(bytes);
         self.failed.fetch_add(1, Relaxed);
-        self.lost_bytes[Acquire::TryGrow as usize].fetch_add(bytes, Relaxed);
+        self.lost_bytes[AcquireBy::TryGrow as usize].fetch_add(bytes, Relaxed);
     }
 
-    pub(crate) fn panicked(&self, how: Acquire, bytes: u64) {
+    pub(crate) fn panicked(&self, how: AcquireBy, bytes: u64) {
         self.sizes.count(bytes);
         self.panicked[how as usize].fetch_add(1, Relaxed);
         self.lost_bytes[how as usize].fetch_add(bytes, Relaxed);
@@ -162,14 +162,14 @@ impl Block {
     }
 
     pub(crate) fn read(&self) -> Figures {
-        let released_bytes = self.releases.bytes.load(AcquireOrdering);
+        let released_bytes = self.releases.bytes.load(Acquire);
         let releases = Calls {
             calls: self.releases.calls.load(Relaxed),
             bytes: released_bytes,
         };
         let level = self.level.read();
         let (denied, failed) = (self.denied.read(), self.failed.load(Relaxed));
-        let requests = |how: Acquire| {
+        let requests = |how: AcquireBy| {
             let granted = self.granted[how as usize].read();
             let panicked = u64::from(self.panicked[how as usize].load(Relaxed));
             let lost_bytes = self.lost_bytes[how as usize].load(Relaxed);
@@ -180,8 +180,8 @@ impl Block {
             };
             (requests, panicked)
         };
-        let (mut try_grow, try_grow_panicked) = requests(Acquire::TryGrow);
-        let (grow, grow_panicked) = requests(Acquire::Grow);
+        let (mut try_grow, try_grow_panicked) = requests(AcquireBy::TryGrow);
+        let (grow, grow_panicked) = requests(AcquireBy::Grow);
         try_grow.calls += denied.calls + failed;
         try_grow.asked_bytes += denied.bytes;
         Figures {

@@ -28,7 +28,7 @@ enum Source {
 }
 
 impl Timer {
-    /// The first in a process calibrates the time stamp counter, for up to 200 ms.
+    /// The first in a process calibrates the time stamp counter.
     pub(crate) fn system() -> Self {
         Self {
             clock: Source::System(quanta::Clock::new()),

@@ -6,7 +6,7 @@ mod latency;
 mod level;
 pub(crate) mod sizes;
 
-pub(crate) use block::{Acquire, Block};
+pub(crate) use block::{AcquireBy, Block};
 pub use clock::Clock;
 pub(crate) use clock::Timer;
 pub(crate) use latency::Latency;

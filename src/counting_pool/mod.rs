@@ -10,7 +10,7 @@ pub use leak_check::LeakCheck;
 pub use release::NotReleased;
 
 use crate::consumers::Consumers;
-use crate::counters::{Acquire, Block, Clock, Latency, Level, Timer};
+use crate::counters::{AcquireBy, Block, Clock, Latency, Level, Timer};
 use crate::exhausted::is_resources_exhausted;
 use crate::snapshot::{Intervals, PoolReading, Snapshot};
 use datafusion_common::Result;
@@ -72,8 +72,8 @@ pub struct CountingPool {
 impl CountingPool {
     /// Counts and times the calls of `inner`.
     ///
-    /// The first one in a process that is timed calibrates the processor's time stamp counter,
-    /// which takes up to 200 ms.
+    /// The first one in a process calibrates the processor's time stamp counter, which takes up to
+    /// 200 ms.
     pub fn new(inner: Arc<dyn MemoryPool>) -> Self {
         Self::with_timer(inner, Timer::system())
     }
@@ -160,7 +160,8 @@ impl CountingPool {
         Arc::new(Self::with_timer(inner, self.timer.clone()).with_name(name))
     }
 
-    /// The figures now. Waits for no pool call.
+    /// The figures now. Waits for no pool call, and no call but `register`, `unregister` and one
+    /// that was denied can wait for it, for as long as it takes to copy the figures.
     pub fn snapshot(&self) -> Snapshot {
         let pool = PoolReading {
             pool: Arc::clone(&self.pool_name),
@@ -182,7 +183,7 @@ impl CountingPool {
     #[inline]
     fn acquire<R>(
         &self,
-        how: Acquire,
+        how: AcquireBy,
         reservation: &MemoryReservation,
         bytes: usize,
         call: impl FnOnce() -> Result<R>,
@@ -202,8 +203,9 @@ impl CountingPool {
 
         match &result {
             Ok(_) => {
-                block.granted(how, bytes);
+                // First the pool's, last in a release: it is never below the sum of the consumers'.
                 self.level.raise(bytes);
+                block.granted(how, bytes);
             }
             Err(error) if is_resources_exhausted(error) => self.denied(reservation, block, bytes),
             Err(_) => block.failed(bytes),
@@ -240,8 +242,8 @@ impl CountingPool {
         let not_held = block.releasing(bytes);
         self.level.lower(bytes - not_held);
         let on_panic = OnUnwind(|| {
-            block.release_panicked(bytes, not_held);
             self.level.raise(bytes - not_held);
+            block.release_panicked(bytes, not_held);
         });
         let start = self.timer.read();
         call();
@@ -292,7 +294,7 @@ impl MemoryPool for CountingPool {
             Ok(())
         };
         // It has no error that it could give.
-        let _ = self.acquire(Acquire::Grow, reservation, additional, call);
+        let _ = self.acquire(AcquireBy::Grow, reservation, additional, call);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
@@ -303,7 +305,7 @@ impl MemoryPool for CountingPool {
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let call = || self.inner.try_grow(reservation, additional);
-        self.acquire(Acquire::TryGrow, reservation, additional, call)
+        self.acquire(AcquireBy::TryGrow, reservation, additional, call)
     }
 
     fn reserved(&self) -> usize {

@@ -5,7 +5,7 @@ use crate::counters::Level;
 use crate::snapshot::Snapshot;
 use event_listener::{Event, Listener};
 use futures_timer::Delay;
-use std::fmt::{self, Display, Formatter};
+use std::fmt::{self, Debug, Display, Formatter};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -46,7 +46,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// Memory was still held when the deadline passed. Its text says by whom.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct NotReleased {
     deadline: Duration,
     snapshot: Box<Snapshot>,
@@ -69,11 +69,19 @@ impl Display for NotReleased {
     }
 }
 
+/// As `Display`: this is what an `unwrap` and a test that returns the error print.
+impl Debug for NotReleased {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for NotReleased {}
 
 impl CountingPool {
     /// Waits until everything acquired through this pool has been released, woken by the
-    /// release itself. It needs no particular runtime and blocks no thread.
+    /// release itself. It needs no particular runtime and blocks no thread. The deadline runs
+    /// from the first poll on.
     ///
     /// # Errors
     /// Where something is still held when `deadline` has passed; the error says by whom.
@@ -104,13 +112,21 @@ impl CountingPool {
     /// Where something is still held when `deadline` has passed; the error says by whom.
     pub fn released_within_blocking(&self, deadline: Duration) -> Result<(), NotReleased> {
         let _waiting = self.releases.wait();
-        let until = Instant::now() + deadline;
+        // Beyond what the clock can say, there is no deadline.
+        let until = Instant::now().checked_add(deadline);
         loop {
             let release = self.releases.event.listen();
             if self.snapshot().everything_released() {
                 return Ok(());
             }
-            if release.wait_deadline(until).is_none() {
+            let timed_out = match until {
+                Some(until) => release.wait_deadline(until).is_none(),
+                None => {
+                    release.wait();
+                    false
+                }
+            };
+            if timed_out {
                 return self.released_or(deadline);
             }
         }

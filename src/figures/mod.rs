@@ -14,10 +14,9 @@ use std::time::Duration;
 /// a whole pool.
 ///
 /// Sizes are in bytes, calls in calls. Calls of zero bytes are in [`zero_byte_calls`] and in
-/// nothing else. Every figure but [`reserved_bytes`] only ever rises.
+/// nothing else. Every count of calls, bytes and time only ever rises.
 ///
 /// [`zero_byte_calls`]: Self::zero_byte_calls
-/// [`reserved_bytes`]: Self::reserved_bytes
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -110,11 +109,21 @@ pub struct Calls {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct CallTime {
-    /// All calls together.
+    /// All calls together. As JSON: `total_ns`, a whole number.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "total_ns", serialize_with = "nanos")
+    )]
     pub total: Duration,
     /// The longest call. In a difference of two snapshots: the longest since the beginning, or
-    /// zero where no time was spent in between.
+    /// zero where no time was spent in between. As JSON: `max_ns`, a whole number.
+    #[cfg_attr(feature = "serde", serde(rename = "max_ns", serialize_with = "nanos"))]
     pub max: Duration,
+}
+
+#[cfg(feature = "serde")]
+pub(crate) fn nanos<S: serde::Serializer>(d: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
 }
 
 impl Figures {

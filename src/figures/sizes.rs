@@ -10,7 +10,8 @@ pub(crate) const TRACKED_SIZES: usize = 16;
 ///
 /// The sizes are exact. Their counts are exact as long as no more than 16 distinct sizes were
 /// seen; beyond that a count may be too high by at most its [`error`](RequestSize::error), and
-/// is never too low. A size that makes up more than a tenth of the calls is always listed.
+/// is never too low. A size that makes up more than a tenth of the calls is always listed; in a
+/// difference of two snapshots, more than a tenth of all calls up to the later one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RequestSizes {
@@ -109,15 +110,26 @@ impl RequestSizes {
     /// are the largest upper bounds, and the largest dropped one bounds what is not listed. So
     /// the bound stays at no more than a sixteenth of all calls, however many are merged.
     pub(crate) fn merge(&mut self, other: &Self) {
-        let merged = self.union(other).into_iter().map(|bytes| {
-            let (a, b) = (self.bounds(bytes), other.bounds(bytes));
-            let calls = a.1 + b.1;
-            (bytes, calls, calls - (a.0 + b.0))
-        });
-        *self = Self::new(
-            merged.collect::<Vec<_>>(),
-            self.unlisted_at_most + other.unlisted_at_most,
-        );
+        let known = self.sizes.len();
+        for size in &mut self.sizes {
+            let (least, most) = other.bounds(size.bytes);
+            size.calls += most;
+            size.error += most - least;
+        }
+        for new in other.iter() {
+            if !self.sizes[..known]
+                .iter()
+                .any(|size| size.bytes == new.bytes)
+            {
+                self.sizes.push(RequestSize {
+                    bytes: new.bytes,
+                    calls: new.calls + self.unlisted_at_most,
+                    error: new.error + self.unlisted_at_most,
+                });
+            }
+        }
+        self.unlisted_at_most += other.unlisted_at_most;
+        self.sort_and_cut();
     }
 
     /// Takes off what had been counted at an earlier time.

@@ -84,24 +84,27 @@ impl Registry {
     }
 
     /// Adds a pool, under the name that
-    /// [`CountingPool::with_name`](CountingPool::with_name) gave it.
+    /// [`CountingPool::with_name`](CountingPool::with_name) gave it. The figures of a name are
+    /// kept for as long as the registry is, also when its pools have gone: name pools by what they
+    /// are for, not by the query that they serve.
     ///
     /// To add it again changes nothing. `false` where the pool belongs to another registry: it
     /// stays there, and a warning is logged.
     pub fn add(&self, pool: &Arc<CountingPool>) -> bool {
-        let key = PoolKey::of(pool);
+        // Taken now: a pool that is taken out of its `Arc` goes from another address.
+        let (key, name) = (PoolKey::of(pool), clean(pool.pool_name()));
         let mut pools = self.shared.pools.lock();
-        let of_name = self.shared.of_name(&mut pools, pool);
         let registry = Arc::downgrade(&self.shared);
+        let of_name = Arc::clone(&name);
         let is_new = pool.tell_when_dropped(Box::new(move |pool| {
             if let Some(registry) = registry.upgrade() {
-                registry.retire(pool);
+                registry.retire(&of_name, key, pool);
             }
         }));
         if is_new {
-            of_name.add(pool);
+            self.shared.of_name(&mut pools, &name).add(pool);
         }
-        let is_ours = of_name.contains(key);
+        let is_ours = pools.get(&name).is_some_and(|pools| pools.contains(key));
         drop(pools);
         if !is_ours {
             log::warn!(
@@ -150,21 +153,19 @@ impl Shared {
             .collect()
     }
 
-    fn retire(&self, pool: &CountingPool) {
+    fn retire(&self, name: &Arc<str>, key: PoolKey, pool: &CountingPool) {
         let last = Reading::of(pool, &*self.label_of);
         let mut pools = self.pools.lock();
-        self.of_name(&mut pools, pool)
-            .retire(PoolKey::of(pool), &last);
+        self.of_name(&mut pools, name).retire(key, &last);
     }
 
     fn of_name<'a>(
         &self,
         pools: &'a mut BTreeMap<Arc<str>, PoolsOfName>,
-        pool: &CountingPool,
+        name: &Arc<str>,
     ) -> &'a mut PoolsOfName {
-        let name = clean(pool.pool_name());
         pools
-            .entry(name)
+            .entry(Arc::clone(name))
             .or_insert_with(|| PoolsOfName::new(Labels::new(&[], self.label_bound)))
     }
 }
@@ -192,7 +193,8 @@ impl RegistryBuilder {
     /// A pool knows consumers that have gone by their full names for the first 1,000 names, and
     /// beyond these by operator: `label` is then given the operator's name. A mapping that gives
     /// a name and its operator different labels keeps its counters apart only as long as there
-    /// are fewer names. It is called while figures are published and while a pool is dropped, so
+    /// are fewer names, and beyond 1,000 operators, where a pool keeps no row for them, they count
+    /// under `other`. It is called while figures are published and while a pool is dropped, so
     /// it should be quick, and must not panic.
     #[must_use]
     pub fn with_label(mut self, label: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {

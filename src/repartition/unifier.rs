@@ -193,11 +193,17 @@ fn translate<K: ArrowPrimitiveType>(
     keys: &PrimitiveArray<K>,
     known: &HashMap<usize, usize>,
 ) -> Result<ArrayRef> {
-    let translated: PrimitiveArray<K> = keys
-        .iter()
-        .map(|key| K::Native::from_usize(*known.get(&key?.as_usize())?))
-        .collect();
-    Ok(Arc::new(translated))
+    let translated = keys.iter().map(|key| {
+        let Some(key) = key else { return Ok(None) };
+        match known
+            .get(&key.as_usize())
+            .and_then(|key| K::Native::from_usize(*key))
+        {
+            Some(key) => Ok(Some(key)),
+            None => internal_err!("dictionary key {key:?} was not learned"),
+        }
+    });
+    Ok(Arc::new(translated.collect::<Result<PrimitiveArray<K>>>()?))
 }
 
 fn key_capacity(key_type: &DataType) -> usize {

@@ -32,17 +32,23 @@ const COLUMNS: [&str; 9] = [
 
 impl Display for Snapshot {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.summary())?;
         let rows = self.busiest_first();
-        if !rows.is_empty() {
-            writeln!(f, "{}", table(&rows, &self.total))?;
+        if rows.is_empty() {
+            return writeln!(f, "{}", self.summary());
         }
+        let pool = shortened(&self.pool, WIDTH / 2);
+        writeln!(f, "pool {pool:?} after {}", duration(self.elapsed))?;
+        writeln!(f, "{}", table(&rows, &self.total))?;
         if rows.len() > MOST_ROWS {
             writeln!(f, "and {} more consumers", rows.len() - MOST_ROWS)?;
         }
+        let wrong = went_wrong(&self.total);
+        if !wrong.is_empty() {
+            writeln!(f, "went wrong: {}", wrong.join(", "))?;
+        }
         latency(f, "acquire", &self.acquire_latency)?;
         latency(f, "release", &self.release_latency)?;
-        for denial in &self.denials {
+        for denial in self.last_denials() {
             writeln!(f, "{denial}")?;
         }
         Ok(())
@@ -50,7 +56,8 @@ impl Display for Snapshot {
 }
 
 impl Snapshot {
-    /// One line: how many calls, bytes and denials, what is held and what the calls took.
+    /// One line: how many calls, bytes and denials, what is held, what the calls took, and what
+    /// went wrong if anything did.
     pub fn summary(&self) -> String {
         let Figures {
             acquires,
@@ -61,7 +68,7 @@ impl Snapshot {
             ..
         } = &self.total;
         let time = self.total.acquire_time.total + self.total.release_time.total;
-        format!(
+        let mut summary = format!(
             "pool {:?}: {} acquires of {}, {} denied, {} releases, {} held, peak {}, {} in the pool",
             self.pool,
             count(acquires.calls),
@@ -71,33 +78,67 @@ impl Snapshot {
             size(*reserved_bytes),
             size(*peak_bytes),
             duration(time),
-        )
+        );
+        for wrong in went_wrong(&self.total) {
+            summary.push_str(", ");
+            summary.push_str(&wrong);
+        }
+        summary
+    }
+
+    /// The denials that a person is shown. One that is denied asks again, so that more of them
+    /// only say the same.
+    pub(super) fn last_denials(&self) -> &[Denial] {
+        const MOST: usize = 3;
+        &self.denials[self.denials.len().saturating_sub(MOST)..]
     }
 }
 
+/// What should not happen at all.
+fn went_wrong(figures: &Figures) -> Vec<String> {
+    let anomalies = format!("over-releases, {} too much", size(figures.anomalies.bytes));
+    [
+        (figures.failed, "failed"),
+        (figures.panicked, "panicked"),
+        (figures.releases_panicked, "releases panicked"),
+        (figures.anomalies.calls, &anomalies),
+    ]
+    .into_iter()
+    .filter(|(calls, _)| *calls > 0)
+    .map(|(calls, what)| format!("{} {what}", count(calls)))
+    .collect()
+}
+
+/// Several lines: who asked, and then a line for each of the largest holders.
 impl Display for Denial {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "denial {}: {}#{} asked for {}, held {}",
+            "denial {}: {} asked for {} and held {}",
             self.number,
-            self.consumer,
-            self.id,
+            numbered(&self.consumer, self.id),
             size(self.asked_bytes),
             size(self.held_bytes),
         )?;
-        for (i, holder) in self.largest_holders.iter().enumerate() {
-            let before = if i == 0 { "; most held by" } else { "," };
+        if !self.largest_holders.is_empty() {
+            write!(f, "; held most:")?;
+        }
+        for holder in &self.largest_holders {
+            let bytes = size(holder.reserved_bytes);
             write!(
                 f,
-                "{before} {}#{} {}",
-                holder.consumer,
-                holder.id,
-                size(holder.reserved_bytes)
+                "\n    {bytes:>9}  {}",
+                numbered(&holder.consumer, holder.id)
             )?;
         }
         Ok(())
     }
+}
+
+/// A consumer's name and id, as DataFusion's own errors have them.
+fn numbered(consumer: &str, id: usize) -> String {
+    const NAME: usize = 36;
+    format!("{}#{id}", shortened(consumer, NAME))
 }
 
 fn table(rows: &[NamedFigures], total: &Figures) -> Table {

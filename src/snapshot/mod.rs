@@ -6,8 +6,10 @@ mod display;
 
 pub use difference::Intervals;
 
-use crate::consumers::Reading;
+use crate::consumers::{Reading, Rows};
 use crate::counters::LevelReading;
+#[cfg(feature = "serde")]
+use crate::figures::nanos;
 use crate::figures::{Figures, Histogram};
 use crate::operator_name::operator_name;
 use std::cmp::Reverse;
@@ -27,7 +29,12 @@ use std::time::Duration;
 pub struct Snapshot {
     /// The pool's name, as given to [`CountingPool::with_name`](crate::CountingPool::with_name).
     pub pool: Arc<str>,
-    /// Time since the pool was made; in a difference, between the two snapshots.
+    /// Time since the pool was made; in a difference, between the two snapshots. As JSON:
+    /// `elapsed_ns`, a whole number.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "elapsed_ns", serialize_with = "nanos")
+    )]
     pub elapsed: Duration,
     /// All consumers together, those that have gone included.
     pub total: Figures,
@@ -167,10 +174,10 @@ impl Snapshot {
             .collect();
         let mut finished = sorted(folded.names);
         let mut overflow = sorted(folded.operators);
-        if folded.others != Figures::default() {
+        if *folded.others != Figures::default() {
             overflow.push(NamedFigures {
                 name: OTHER.into(),
-                figures: folded.others,
+                figures: Arc::unwrap_or_clone(folded.others),
             });
         }
         if strangers != Figures::default() {
@@ -240,6 +247,8 @@ impl Snapshot {
     fn busiest_first(&self) -> Vec<NamedFigures> {
         let mut rows = self.by_name();
         rows.extend(self.overflow.iter().cloned());
+        // In a difference there are rows of consumers that have gone long since.
+        rows.retain(|row| !row.figures.is_zero() || row.figures.reserved_bytes > 0);
         rows.sort_by_key(|row| Reverse(row.figures.acquires.calls));
         rows
     }
@@ -250,14 +259,16 @@ impl Snapshot {
     /// # Panics
     /// Where there was no such operator; the message lists those there were.
     #[track_caller]
+    #[must_use]
     pub fn operator(&self, name: &str) -> Figures {
-        find(self.by_operator(), name).unwrap_or_else(|rows| {
-            panic!(
+        match find(self.by_operator(), name) {
+            Ok(figures) => figures,
+            Err(rows) => panic!(
                 "no operator {name:?} in pool {:?}; {}",
                 self.pool,
                 listed(&rows)
-            )
-        })
+            ),
+        }
     }
 
     /// Like [`operator`](Self::operator), `None` where there was no such operator.
@@ -270,14 +281,22 @@ impl Snapshot {
     /// # Panics
     /// Where there was no such consumer; the message lists those there were.
     #[track_caller]
+    #[must_use]
     pub fn consumer(&self, name: &str) -> Figures {
-        find(self.by_name(), name).unwrap_or_else(|rows| {
-            panic!(
-                "no consumer {name:?} in pool {:?}; {}",
-                self.pool,
-                listed(&rows)
-            )
-        })
+        match find(self.by_name(), name) {
+            Ok(figures) => figures,
+            Err(rows) => {
+                let hint = match self.get_operator(name) {
+                    Some(_) => format!("; `operator({name:?})` has all of that operator"),
+                    None => String::new(),
+                };
+                panic!(
+                    "no consumer {name:?} in pool {:?}; {}{hint}",
+                    self.pool,
+                    listed(&rows)
+                )
+            }
+        }
     }
 
     /// Like [`consumer`](Self::consumer), `None` where there was no such consumer.
@@ -286,10 +305,13 @@ impl Snapshot {
     }
 }
 
-fn sorted(rows: impl IntoIterator<Item = (Arc<str>, Figures)>) -> Vec<NamedFigures> {
+fn sorted(rows: Rows) -> Vec<NamedFigures> {
     let mut rows: Vec<_> = rows
         .into_iter()
-        .map(|(name, figures)| NamedFigures { name, figures })
+        .map(|(name, figures)| NamedFigures {
+            name,
+            figures: Arc::unwrap_or_clone(figures),
+        })
         .collect();
     rows.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     rows

@@ -1,15 +1,18 @@
 //! Pools, consumers, recorders and exporters come and go in any order.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion_common::exec_datafusion_err;
 use datafusion_counting_pool::{CountingPool, Registry};
 use datafusion_execution::memory_pool::{GreedyMemoryPool, MemoryPool, UnboundedMemoryPool};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use metrics_util::MetricKindMask;
 
 use crate::exposition::{fresh, recorder, scrape, scrape_text, series};
-use crate::{consumer, finished, limited, pool};
+use crate::recording_pool::RecordingPool;
+use crate::{added, consumer, finished, limited, pool};
 
 const ACQUIRES: &str = r#"acquires_total{pool="p",consumer="x"}"#;
 const RESERVED: &str = r#"reserved_bytes{pool="p",consumer="x"}"#;
@@ -34,7 +37,19 @@ fn a_pool_belongs_to_the_first_registry() {
     assert!(!second.add(&pool));
     finished(&pool, "x", 1);
     assert_eq!(fresh(&first)[ACQUIRES], 1.0);
-    assert_eq!(fresh(&second).get(ACQUIRES), None);
+    // Not even zeroes, which would look like a pool that nobody uses.
+    assert!(fresh(&second).is_empty());
+}
+
+#[test]
+fn a_pool_taken_out_of_its_arc_is_counted_once() {
+    let (registry, recorder) = (Registry::new(), recorder());
+    let shared = pool(&registry, "p");
+    finished(&shared, "x", 3);
+    assert_eq!(scrape(&registry, &recorder)[ACQUIRES], 3.0);
+    drop(Arc::try_unwrap(shared).unwrap());
+    assert_eq!(scrape(&registry, &recorder)[ACQUIRES], 3.0);
+    assert_eq!(scrape(&registry, &recorder)[ACQUIRES], 3.0);
 }
 
 #[test]
@@ -292,4 +307,47 @@ fn names_and_values_are_the_same_with_the_recommended_naming() {
         lines
     };
     assert_eq!(descriptions(&plain), descriptions(&recommended));
+}
+
+/// One test, for a process has one global registry.
+#[test]
+fn the_global_registry_can_be_ones_own_until_it_is_used() {
+    let options = || Registry::builder().with_expected("global", ["x"]);
+    let installed = options().install().unwrap();
+    let expected = r#"acquires_total{pool="global",consumer="x"}"#;
+    assert_eq!(fresh(installed)[expected], 0.0);
+    assert_eq!(fresh(Registry::global())[expected], 0.0);
+    let error = options().install().unwrap_err();
+    assert!(error.to_string().contains("is there already"), "{error}");
+}
+
+/// What fails is neither granted nor denied.
+#[test]
+fn failures_are_calls_that_failed_or_panicked() {
+    let inner =
+        RecordingPool::with_answer(UnboundedMemoryPool::default(), |number, _| match number {
+            0 => None,
+            1 | 2 => Some(exec_datafusion_err!("the manager is gone")),
+            _ => panic!("the manager is broken"),
+        });
+    let registry = Registry::new();
+    let pool = added(&registry, CountingPool::new(inner), "p");
+    let reservation = consumer(&pool, "x");
+    reservation.try_grow(8).unwrap();
+    for _ in 0..2 {
+        reservation.try_grow(8).unwrap_err();
+    }
+    catch_unwind(AssertUnwindSafe(|| reservation.try_grow(8))).unwrap_err();
+
+    let seen = fresh(&registry);
+    for (name, value) in [
+        ("acquires_total", 4.0),
+        ("acquired_bytes_total", 8.0),
+        ("denied_total", 0.0),
+        ("failures_total", 3.0),
+        ("reserved_bytes", 8.0),
+    ] {
+        let name = format!(r#"{name}{{pool="p",consumer="x"}}"#);
+        assert_eq!(seen[&name], value, "{name}");
+    }
 }

@@ -6,6 +6,9 @@ mod latencies;
 mod lifetimes;
 mod model;
 mod names;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../support/recording_pool.rs"]
+mod recording_pool;
 mod threads;
 
 use std::sync::Arc;

@@ -28,13 +28,13 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> std::io::Result<Response> 
     request(address, "GET", path)
 }
 
-/// The answers are short and come in one piece: no chunks.
+/// In HTTP 1.0, so that no answer comes in chunks.
 pub(crate) fn request(address: SocketAddr, method: &str, path: &str) -> std::io::Result<Response> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+        "{method} {path} HTTP/1.0\r\nHost: {address}\r\n\r\n"
     )?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;

@@ -9,7 +9,7 @@ mod pools;
 pub(crate) use caught::{Caught, caught, quietly};
 pub(crate) use counted::{Asked, Counted, counted};
 pub(crate) use ops::{NAMES, Op, Player, any_op};
-pub(crate) use pools::{CallLog, ForgivingPool, RegisterHook};
+pub(crate) use pools::{CallLog, ForgivingPool, RegisterHook, SpiedPool};
 
 use datafusion_counting_pool::{Clock, CountingPool, Snapshot};
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};

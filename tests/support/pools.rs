@@ -166,3 +166,64 @@ impl MemoryPool for RegisterHook {
         0
     }
 }
+
+/// First come, first served, and calls a closure with what it holds, before and after it does
+/// its part of a `try_grow`, `grow` or `shrink`.
+pub(crate) struct SpiedPool {
+    pool: ForgivingPool,
+    spy: Box<dyn Fn(usize) + Send + Sync>,
+}
+
+impl SpiedPool {
+    pub(crate) fn new(limit: usize, spy: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        Self {
+            pool: ForgivingPool::new(limit),
+            spy: Box::new(spy),
+        }
+    }
+
+    fn spied<R>(&self, call: impl FnOnce() -> R) -> R {
+        (self.spy)(self.pool.reserved());
+        let result = call();
+        (self.spy)(self.pool.reserved());
+        result
+    }
+}
+
+impl Debug for SpiedPool {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Debug::fmt(&self.pool, f)
+    }
+}
+
+impl Display for SpiedPool {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.pool, f)
+    }
+}
+
+impl MemoryPool for SpiedPool {
+    fn name(&self) -> &str {
+        self.pool.name()
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.spied(|| self.pool.grow(reservation, additional));
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.spied(|| self.pool.shrink(reservation, shrink));
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        self.spied(|| self.pool.try_grow(reservation, additional))
+    }
+
+    fn reserved(&self) -> usize {
+        self.pool.reserved()
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        self.pool.memory_limit()
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::consumers::{Consumers, Reading, Table};
 use crate::counters::sizes::SizeCounts;
-use crate::counters::{Acquire, Block, Level};
+use crate::counters::{AcquireBy, Block, Level};
 use crate::figures::Figures;
 use crate::sync::{AtomicU64, Mutex, Ordering::Relaxed};
 use loom::thread;
@@ -161,7 +161,7 @@ pub fn no_more_is_shown_as_released_than_as_acquired() {
         let threads = [
             thread::spawn(move || {
                 let (block, size) = &*acquiring;
-                block.granted(Acquire::TryGrow, 10);
+                block.granted(AcquireBy::TryGrow, 10);
                 size.fetch_add(10, Relaxed);
             }),
             thread::spawn(move || {
@@ -199,7 +199,7 @@ fn total(reading: &Reading) -> Figures {
 fn live(consumers: &Consumers, id: usize, bytes: u64) {
     consumers.register(id, "consumer", true);
     let block: &Block = consumers.block(id);
-    block.granted(Acquire::TryGrow, bytes);
+    block.granted(AcquireBy::TryGrow, bytes);
     let not_held = block.releasing(bytes);
     block.released(bytes, not_held);
     assert_eq!(consumers.unregister(id, "consumer"), 0);
