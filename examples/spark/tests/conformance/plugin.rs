@@ -25,6 +25,10 @@ bind_java_type! {
     },
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the signature of a native method"
+)]
 fn run_plan<'local>(
     env: &mut Env<'local>,
     _class: JClass<'local>,
