@@ -12,9 +12,9 @@ use datafusion_execution::runtime_env::RuntimeEnv;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::Partitioning;
 use datafusion_physical_expr::expressions::col;
-use datafusion_physical_plan::execute_stream_partitioned;
 use datafusion_physical_plan::repartition::RepartitionExec;
 use datafusion_physical_plan::test::TestMemoryExec;
+use datafusion_physical_plan::{ExecutionPlan, execute_stream_partitioned};
 use futures::TryStreamExt;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -104,7 +104,10 @@ impl Contender {
                     repartitioner.insert_batch(batch.clone())?;
                 }
                 let shuffle = repartitioner.finish(folder.join("shuffle.data"))?;
-                Ok(Output::Shuffle(shuffle))
+                Ok(Output {
+                    spills: shuffle.metrics().spill_count,
+                    files: Files::Shuffle(shuffle),
+                })
             }
         }
     }
@@ -121,15 +124,16 @@ fn repartition_exec(
     let input = TestMemoryExec::try_new_exec(batches, lineitem.schema.clone(), None)?;
     let key = col(KEY, &lineitem.schema)?;
     let plan = RepartitionExec::try_new(input, Partitioning::Hash(vec![key], partitions))?;
+    let plan = Arc::new(plan);
     let context = TaskContext::default()
         .with_session_config(SessionConfig::new().with_batch_size(BATCH_ROWS))
         .with_runtime(Arc::clone(runtime));
     let options = IpcWriteOptions::default().try_with_compression(compression)?;
+    let streams = execute_stream_partitioned(plan.clone(), Arc::new(context))?;
     tokio::runtime::Builder::new_current_thread()
         .build()?
         .block_on(async {
             let mut tasks = JoinSet::new();
-            let streams = execute_stream_partitioned(Arc::new(plan), Arc::new(context))?;
             for (partition, stream) in streams.into_iter().enumerate() {
                 let path = partition_path(folder, partition);
                 tasks.spawn(write_partition(stream, path, options.clone()));
@@ -137,8 +141,13 @@ fn repartition_exec(
             while let Some(written) = tasks.join_next().await {
                 written.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
             }
-            Ok(Output::Files(folder.to_owned()))
-        })
+            Ok::<_, DataFusionError>(())
+        })?;
+    let spills = plan.metrics().and_then(|metrics| metrics.spill_count());
+    Ok(Output {
+        spills: spills.unwrap_or(0) as u64,
+        files: Files::Streams(folder.to_owned()),
+    })
 }
 
 async fn write_partition(
@@ -159,17 +168,22 @@ fn partition_path(folder: &Path, partition: usize) -> PathBuf {
 }
 
 /// What was written.
-pub(crate) enum Output {
+pub(crate) struct Output {
+    pub(crate) spills: u64,
+    files: Files,
+}
+
+enum Files {
     Shuffle(Shuffle),
     /// A folder with a file for each partition.
-    Files(PathBuf),
+    Streams(PathBuf),
 }
 
 impl Output {
     pub(crate) fn partition(&self, partition: usize) -> Result<Vec<RecordBatch>> {
-        match self {
-            Self::Shuffle(shuffle) => shuffle.partition(partition)?.collect(),
-            Self::Files(folder) => {
+        match &self.files {
+            Files::Shuffle(shuffle) => shuffle.partition(partition)?.collect(),
+            Files::Streams(folder) => {
                 let file = BufReader::new(File::open(partition_path(folder, partition))?);
                 let batches = StreamReader::try_new(file, None)?;
                 Ok(batches.collect::<Result<_, _>>()?)

@@ -5,7 +5,7 @@ use crate::lineitem::Lineitem;
 use crate::rows::check_same;
 use arrow_ipc::CompressionType;
 use datafusion_common::Result;
-use datafusion_counting_pool::{CountingPool, RepartitionMetrics, Snapshot};
+use datafusion_counting_pool::{CountingPool, Snapshot};
 use datafusion_execution::memory_pool::{GreedyMemoryPool, MemoryPool, UnboundedMemoryPool};
 use datafusion_execution::runtime_env::RuntimeEnvBuilder;
 use std::path::Path;
@@ -43,8 +43,7 @@ pub(crate) struct Cost {
     pub(crate) pool: Snapshot,
     /// Bytes written to files of the output.
     pub(crate) output_bytes: u64,
-    /// `None` for those that have none.
-    pub(crate) metrics: Option<RepartitionMetrics>,
+    pub(crate) spills: u64,
 }
 
 impl Task<'_> {
@@ -114,10 +113,7 @@ impl Task<'_> {
                     peak_heap: allocated.bytes_max,
                     pool: pool.snapshot(),
                     output_bytes: bytes_in(folder.path())?,
-                    metrics: match &output {
-                        Output::Shuffle(shuffle) => Some(shuffle.metrics().clone()),
-                        Output::Files(_) => None,
-                    },
+                    spills: output.spills,
                 })
             })
             .collect()

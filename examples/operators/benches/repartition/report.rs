@@ -83,14 +83,13 @@ fn cells(figures: &Figures) -> [String; 7] {
         cost,
     } = figures;
     let pool = &cost.pool.total;
-    let spills = cost.metrics.as_ref().map(|metrics| metrics.spill_count);
     [
         format!("{:.2}", rows_per_s / 1e6),
         format!("{ratio:.2}"),
         bytes(cost.peak_heap as usize),
         bytes(pool.peak_bytes as usize),
         HumanCount(pool.acquires.calls).to_string(),
-        spills.map_or_else(String::new, |spills| HumanCount(spills).to_string()),
+        HumanCount(cost.spills).to_string(),
         bytes(cost.output_bytes as usize),
     ]
 }
