@@ -27,6 +27,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("fault_pool", &[]),
     ("stepped_reservation", &["exhausted"]),
     ("repartition", &["exhausted", "stepped_reservation"]),
+    ("spark", &[]),
     (
         "publish",
         &["operator_name", "figures", "snapshot", "counting_pool"],
