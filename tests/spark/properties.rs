@@ -141,8 +141,8 @@ fn check(pool_size: usize, limit_of_spark: usize, steps: Vec<Step>) {
     }
     drop(reservations);
     assert_eq!(
-        (pool.reserved(), pool.overcommitted(), spark.active_tasks()),
-        (0, 0, vec![])
+        (pool.reserved(), pool.overcommitted(), spark.balance(1)),
+        (0, 0, 0)
     );
 }
 

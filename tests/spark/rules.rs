@@ -37,6 +37,17 @@ pub(crate) fn two_tasks_get_half_each_and_a_byte_makes_a_task_active(stage: &Sta
     assert_eq!(executor.active_tasks(), [(1, 1000)]);
 }
 
+pub(crate) fn a_task_that_was_granted_nothing_is_active_all_the_same(stage: &Stage) {
+    let executor = stage.executor(1);
+    let (first, second) = (executor.task(1), executor.task(2));
+    assert_eq!(first.acquire_once(1), Ok(1));
+    // Half of an even share of one byte is none, so there is nothing to wait for.
+    assert_eq!(second.acquire_once(1), Ok(0));
+    assert_eq!(executor.active_tasks(), [(1, 1), (2, 0)]);
+    assert_eq!(second.clean_up(), 0);
+    assert_eq!(executor.active_tasks(), [(1, 1)]);
+}
+
 pub(crate) fn a_request_that_is_not_positive_fails_an_assertion(stage: &Stage) {
     let executor = stage.executor(1000);
     let task = executor.task(1);
@@ -254,6 +265,7 @@ macro_rules! for_each_rule {
             rules:
             a_lone_task_gets_what_there_is
             two_tasks_get_half_each_and_a_byte_makes_a_task_active
+            a_task_that_was_granted_nothing_is_active_all_the_same
             a_request_that_is_not_positive_fails_an_assertion
             a_release_of_more_than_there_is_releases_what_there_is
             a_negative_release_books_bytes_where_some_are_held

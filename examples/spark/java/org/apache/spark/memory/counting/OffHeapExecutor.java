@@ -70,9 +70,10 @@ public final class OffHeapExecutor {
   private List<Long> parkedThreads() {
     List<Long> ids = new ArrayList<>();
     for (ThreadInfo thread : ManagementFactory.getThreadMXBean().dumpAllThreads(false, false)) {
-      LockInfo lock = thread.getLockInfo();
-      if (thread.getThreadState() == Thread.State.WAITING
-          && lock != null
+      // A thread that has ended meanwhile has no information.
+      LockInfo lock = thread == null ? null : thread.getLockInfo();
+      if (lock != null
+          && thread.getThreadState() == Thread.State.WAITING
           && lock.getIdentityHashCode() == System.identityHashCode(manager)) {
         ids.add(thread.getThreadId());
       }
