@@ -262,8 +262,12 @@ impl Repartitioner {
 
     fn write_spill(&mut self, description: &str) -> Result<Spill> {
         let partitions = self.partitioner.partitions();
-        let mut spill =
-            SpillInProgress::create(&self.runtime.disk_manager, description, partitions)?;
+        let mut spill = SpillInProgress::create(
+            &self.runtime.disk_manager,
+            description,
+            partitions,
+            &self.spills,
+        )?;
         for partition in 0..partitions {
             self.writer
                 .write_messages(partition, &self.buffer, spill.out())?;

@@ -1,4 +1,5 @@
-//! Spill files: one for each spill, with the partitions' ranges kept in memory.
+//! Spill files: one for each spill until there are many, with the partitions' ranges kept in
+//! memory.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -23,11 +24,17 @@ struct Range {
 /// The bytes of memory that a spill keeps for each partition.
 pub(super) const BYTES_PER_PARTITION: usize = size_of::<Range>();
 
-/// A spill file being written, partition after partition.
+/// Spill files of one repartitioner. DataFusion keeps each of them open, and a process may open no
+/// more than a thousand, so that beyond these a spill is written behind an earlier one.
+const MAX_FILES: usize = 32;
+
+/// A spill being written, partition after partition.
 pub(super) struct SpillInProgress {
     file: Arc<dyn SpillFile>,
     path: PathBuf,
     out: Counted<BufWriter<Box<dyn SpillWriter>>>,
+    /// Where it starts in the file.
+    start: u64,
     ranges: Vec<Range>,
 }
 
@@ -36,8 +43,12 @@ impl SpillInProgress {
         disk_manager: &Arc<DiskManager>,
         description: &str,
         partitions: usize,
+        earlier: &[Spill],
     ) -> Result<Self> {
-        let file = disk_manager.create_tmp_file(description)?;
+        let (file, start) = match earlier.len().checked_sub(MAX_FILES) {
+            None => (disk_manager.create_tmp_file(description)?, 0),
+            Some(number) => (Arc::clone(&earlier[number].file), earlier[number].end()),
+        };
         let Some(path) = file.path().map(ToOwned::to_owned) else {
             return not_impl_err!("spill files that are not local, for they are read by range");
         };
@@ -49,6 +60,7 @@ impl SpillInProgress {
             file,
             path,
             out,
+            start,
             ranges: Vec::with_capacity(partitions),
         })
     }
@@ -59,10 +71,13 @@ impl SpillInProgress {
     }
 
     pub(super) fn end_partition(&mut self) {
-        let start = self.ranges.last().map_or(0, |last| last.start + last.len);
+        let start = self
+            .ranges
+            .last()
+            .map_or(self.start, |last| last.start + last.len);
         self.ranges.push(Range {
             start,
-            len: self.out.bytes - start,
+            len: self.start + self.out.bytes - start,
         });
     }
 
@@ -75,7 +90,7 @@ impl SpillInProgress {
             .map_err(io::IntoInnerError::into_error)?;
         writer.finish()?;
         Ok(Spill {
-            _file: self.file,
+            file: self.file,
             path: self.path,
             ranges: self.ranges,
             bytes,
@@ -83,19 +98,23 @@ impl SpillInProgress {
     }
 }
 
-/// A spill file, deleted when it is dropped.
+/// A spill. Its file is deleted when the last spill in it is dropped.
 pub(super) struct Spill {
-    /// Keeps the file alive.
-    _file: Arc<dyn SpillFile>,
+    file: Arc<dyn SpillFile>,
     path: PathBuf,
     ranges: Vec<Range>,
     bytes: u64,
 }
 
 impl Spill {
-    /// The length of the file.
+    /// What it takes of the file.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Where the file goes on after it.
+    fn end(&self) -> u64 {
+        self.ranges.last().map_or(0, |last| last.start + last.len)
     }
 
     fn open(&self, buffer_bytes: usize) -> Result<BufReader<File>> {
@@ -108,7 +127,7 @@ impl Spill {
 }
 
 /// How many spill files are kept open while they are read. There may be more of them than a process may open.
-const MAX_OPEN_FILES: usize = 128;
+const MAX_OPEN_FILES: usize = 32;
 
 /// What the buffers of all spill files together hold while they are read.
 const READ_BUFFERS_BYTES: usize = 8 << 20;
