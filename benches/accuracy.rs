@@ -5,7 +5,7 @@
 //! the most part, is measured on the bare pool, over many calls and from outside. What
 //! `CountingPool` reports is compared with the sum of both, from 1 microsecond to 100
 //! milliseconds, alone and beside threads that keep every core busy; and the quantiles of its
-//! histogram with those of the noted times.
+//! histogram with those of the times that went into it.
 //!
 //! `cargo bench --bench accuracy` prints the table.
 
@@ -86,12 +86,12 @@ fn row(spin: Duration, calls: u32, busy: usize, beside_spinning: f64) -> [String
 
     let allowed = (spin.as_nanos() as f64 * 0.02).max(20.0);
     let (mut outside, mut sum, mut before) = (0, 0.0, 0);
-    let mut noted = Vec::new();
+    let mut recorded = Vec::new();
     for _ in 0..calls {
         reservation.grow(1);
         let reported = pool.snapshot().total.acquire_time.total.as_nanos() as u64;
         let took = spinning.noted.load(Relaxed) as f64 + beside_spinning;
-        noted.push(took);
+        recorded.push(reported - before);
         let deviation = (reported - before) as f64 - took;
         sum += deviation;
         outside += u32::from(deviation.abs() > allowed);
@@ -108,23 +108,26 @@ fn row(spin: Duration, calls: u32, busy: usize, beside_spinning: f64) -> [String
         format!("{:+.1} ns", sum / f64::from(calls)),
         format!("{allowed} ns"),
         format!("{:.2} %", 100.0 * f64::from(outside) / f64::from(calls)),
-        format!("{:.1} %", 100.0 * worst_quantile(noted, &pool.snapshot())),
+        format!(
+            "{:.1} %",
+            100.0 * worst_quantile(recorded, &pool.snapshot())
+        ),
     ]
 }
 
-/// The largest relative deviation of the histogram's quantiles from those of the noted times.
-fn worst_quantile(mut noted: Vec<f64>, snapshot: &Snapshot) -> f64 {
-    noted.sort_by(f64::total_cmp);
+/// The largest relative deviation of the histogram's quantiles from those of the recorded times.
+fn worst_quantile(mut recorded: Vec<u64>, snapshot: &Snapshot) -> f64 {
+    recorded.sort_unstable();
     QUANTILES
         .into_iter()
         .map(|q| {
-            let rank = (q * noted.len() as f64).ceil() as usize;
-            let noted = noted[rank.max(1) - 1];
-            let reported = snapshot
+            let rank = (q * recorded.len() as f64).ceil() as usize;
+            let recorded = recorded[rank.max(1) - 1] as f64;
+            let quantile = snapshot
                 .acquire_latency
                 .quantile(q)
                 .expect("there were calls");
-            (reported.as_nanos() as f64 / noted - 1.0).abs()
+            (quantile.as_nanos() as f64 / recorded - 1.0).abs()
         })
         .fold(0.0, f64::max)
 }

@@ -84,6 +84,7 @@ struct Figures {
     counting_over_track: f64,
     untimed_over_track: f64,
     macros_over_counting: f64,
+    macros_over_floor: f64,
     scaling_2_threads: f64,
     bytes_per_consumer: f64,
 }
@@ -109,6 +110,7 @@ impl Figures {
             counting_over_track: ratio(Pool::Counting, Pool::Track),
             untimed_over_track: ratio(Pool::Untimed, Pool::Track),
             macros_over_counting: ratio(Pool::Macros, Pool::Counting),
+            macros_over_floor: ratio(Pool::Macros, Pool::Floor),
             scaling_2_threads: scaling(),
             bytes_per_consumer: memory::bytes_per_consumer(),
         }
@@ -155,6 +157,8 @@ impl Figures {
                 self.macros_over_counting,
                 ">= 12",
             ),
+            // What cannot be had here, where the floor itself has no more.
+            ("metrics macros / floor", self.macros_over_floor, ""),
             (
                 "2 threads over 1, relative to bare",
                 self.scaling_2_threads,
