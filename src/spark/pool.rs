@@ -19,8 +19,8 @@ use super::unified::{GrowError, Unified};
 ///
 /// Spark is called with no lock held, so that an acquire that Spark parks delays no release and
 /// no [`reserved`](MemoryPool::reserved). An acquire enters the pool's books before it reaches
-/// Spark, and a release leaves them after Spark has it: the limits cover what Spark holds for
-/// the task at every moment.
+/// Spark, and a release leaves them after Spark has it: the limits cover what Spark is being
+/// asked for, and what it has not got back yet.
 ///
 /// A `grow` is never refused. What Spark does not grant is [overcommitted](Self::overcommitted):
 /// the next releases repay it, and each `try_grow` asks Spark for it besides its own bytes.
