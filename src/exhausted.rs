@@ -5,10 +5,11 @@ use std::io;
 
 use datafusion_common::DataFusionError;
 
-/// Whether `error` is, at its root, [`DataFusionError::ResourcesExhausted`]: a memory pool's denial.
+/// Whether `error` is, at its root, [`DataFusionError::ResourcesExhausted`]: a memory pool's
+/// denial.
 ///
-/// Contexts, `Shared`, `External`, Arrow and IO errors around it are looked through. Every other root is some
-/// other failure, which spilling would not cure.
+/// Contexts, `Shared`, `External`, Arrow and IO errors around it are looked through. Every other
+/// root is some other failure, which spilling would not cure.
 ///
 /// ```
 /// use datafusion_common::DataFusionError;
@@ -21,7 +22,8 @@ use datafusion_common::DataFusionError;
 pub fn is_resources_exhausted(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::ResourcesExhausted(_) => true,
-        // `io::Error::source` passes over the very error it was made of, so `find_root` stops above it.
+        // `io::Error::source` passes over the very error it was made of, so `find_root` stops above
+        // it.
         DataFusionError::IoError(io) => inside_io(io),
         DataFusionError::External(other) => {
             other.downcast_ref::<io::Error>().is_some_and(inside_io)

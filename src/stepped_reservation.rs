@@ -15,22 +15,23 @@ pub const DEFAULT_STEP: usize = 1 << 20;
 /// No reservation holds more, in bytes: the bound of a single allocation in Rust.
 const MAX_SIZE: usize = isize::MAX as usize;
 
-/// Tracks the exact bytes its owner uses and keeps a [`MemoryReservation`] at or above that figure, growing in
-/// steps: many small growths become few pool calls.
+/// Tracks the exact bytes its owner uses and keeps a [`MemoryReservation`] at or above that figure,
+/// growing in steps: many small growths become few pool calls.
 ///
 /// - [`size`](Self::size) is what the owner uses, exactly.
 /// - [`reserved`](Self::reserved) is what the pool has granted.
 /// - [`slack`](Self::slack) is what is reserved beyond the size: at most one step after a growth.
 ///
-/// When the size outgrows the reservation, the pool is asked for the deficit or for one step, whichever is
-/// more. Denied a step, it is asked again for the deficit alone, so that a growth which fitted without stepping
-/// still fits. Only an error that is at its root
-/// [`ResourcesExhausted`](datafusion_common::DataFusionError::ResourcesExhausted) counts as denied; any other
-/// comes out as it is, with no second attempt.
+/// When the size outgrows the reservation, the pool is asked for the deficit or for one step,
+/// whichever is more. Denied a step, it is asked again for the deficit alone, so that a growth
+/// which fitted without stepping still fits. Only an error that is at its root
+/// [`ResourcesExhausted`](datafusion_common::DataFusionError::ResourcesExhausted) counts as denied;
+/// any other comes out as it is, with no second attempt.
 ///
-/// There are two ways to grow. [`try_charge`](Self::try_charge) is for memory that exists already: the size rises
-/// whatever the answer. [`try_grow`](Self::try_grow) asks before: on an error nothing has changed. The other
-/// methods have the names and the meaning they have on [`MemoryReservation`]. Dropping releases everything.
+/// There are two ways to grow. [`try_charge`](Self::try_charge) is for memory that exists already:
+/// the size rises whatever the answer. [`try_grow`](Self::try_grow) asks before: on an error
+/// nothing has changed. The other methods have the names and the meaning they have on
+/// [`MemoryReservation`]. Dropping releases everything.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -78,8 +79,9 @@ impl SteppedReservation {
         self
     }
 
-    /// Tells of a limit, in bytes, at which the owner means to stop growing. The step is then at most an eighth
-    /// of it, so that the slack stays small beside the limit; under 8 bytes that is exact growth.
+    /// Tells of a limit, in bytes, at which the owner means to stop growing. The step is then at
+    /// most an eighth of it, so that the slack stays small beside the limit; under 8 bytes that is
+    /// exact growth.
     ///
     /// The limit itself is the owner's to keep: compare it with [`size`](Self::size).
     pub fn with_limit(mut self, limit: Option<usize>) -> Self {
@@ -102,7 +104,8 @@ impl SteppedReservation {
         self.reserved().saturating_sub(self.size)
     }
 
-    /// The bytes used but not granted: not 0 only after a [`try_charge`](Self::try_charge) that failed.
+    /// The bytes used but not granted: not 0 only after a [`try_charge`](Self::try_charge) that
+    /// failed.
     pub fn unreserved(&self) -> usize {
         self.size.saturating_sub(self.reserved())
     }
@@ -124,12 +127,13 @@ impl SteppedReservation {
     }
 
     /// Adds `n` bytes that are in use already: the size rises whatever the answer, and on an error
-    /// [`unreserved`](Self::unreserved) tells what was not granted. The next growth asks for that too.
+    /// [`unreserved`](Self::unreserved) tells what was not granted. The next growth asks for that
+    /// too.
     ///
     /// # Errors
     ///
-    /// The pool's error. A size above `isize::MAX` is `ResourcesExhausted` without a pool call, and the size
-    /// stays at `isize::MAX`.
+    /// The pool's error. A size above `isize::MAX` is `ResourcesExhausted` without a pool call, and
+    /// the size stays at `isize::MAX`.
     pub fn try_charge(&mut self, n: usize) -> Result<()> {
         let Some(size) = self.grown(n) else {
             let error = self.too_large(n);
@@ -152,8 +156,8 @@ impl SteppedReservation {
         Ok(())
     }
 
-    /// Grows by `n` bytes whatever the pool's limit. Only the deficit is forced upon the pool: the rest of a step
-    /// is taken if it is to be had. The size saturates at `isize::MAX`.
+    /// Grows by `n` bytes whatever the pool's limit. Only the deficit is forced upon the pool: the
+    /// rest of a step is taken if it is to be had. The size saturates at `isize::MAX`.
     pub fn grow(&mut self, n: usize) {
         self.size = self.grown(n).unwrap_or(MAX_SIZE);
         let deficit = self.unreserved();
@@ -168,8 +172,8 @@ impl SteppedReservation {
         self.reservation.grow(deficit);
     }
 
-    /// Gives `n` bytes back. The pool hears of it once the slack is more than a step, and half a step is kept
-    /// then, so that neither shrinking nor growing again calls it at once.
+    /// Gives `n` bytes back. The pool hears of it once the slack is more than a step, and half a
+    /// step is kept then, so that neither shrinking nor growing again calls it at once.
     ///
     /// # Panics
     ///
@@ -222,8 +226,8 @@ impl SteppedReservation {
         }
     }
 
-    /// Gives everything back in one pool call, and tells the size there was: the slack, which nobody used, is not
-    /// in it, so that the answer can be reported as freed or spilled.
+    /// Gives everything back in one pool call, and tells the size there was: the slack, which
+    /// nobody used, is not in it, so that the answer can be reported as freed or spilled.
     pub fn free(&mut self) -> usize {
         self.reservation.free();
         std::mem::take(&mut self.size)
@@ -234,7 +238,8 @@ impl SteppedReservation {
         self.sibling(0, self.reservation.new_empty())
     }
 
-    /// Moves `n` bytes of the size to a reservation of its own, without a pool call. The slack stays here.
+    /// Moves `n` bytes of the size to a reservation of its own, without a pool call. The slack
+    /// stays here.
     ///
     /// # Panics
     ///

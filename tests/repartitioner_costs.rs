@@ -1,5 +1,5 @@
-//! What a shuffle costs grows with its rows and its partitions, not with their product. Counted are allocations and
-//! their bytes, which come out the same on every machine.
+//! What a shuffle costs grows with its rows and its partitions, not with their product. Counted are
+//! allocations and their bytes, which come out the same on every machine.
 
 #![expect(unsafe_code, reason = "a global allocator, which counts")]
 

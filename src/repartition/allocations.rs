@@ -7,9 +7,9 @@ use arrow::buffer::Buffer;
 
 /// The distinct allocations behind a set of arrays.
 ///
-/// Charging each array's memory size would count shared buffers several times, charging slices would miss what
-/// they pin. An allocation is told by where it starts and how long it is; it stays alive, and its address its
-/// own, as long as an array of the set holds it.
+/// Charging each array's memory size would count shared buffers several times, charging slices
+/// would miss what they pin. An allocation is told by where it starts and how long it is; it stays
+/// alive, and its address its own, as long as an array of the set holds it.
 #[derive(Debug, Default)]
 pub(super) struct Allocations {
     seen: HashSet<(usize, usize)>,

@@ -10,8 +10,8 @@ use crate::repartition::compact::compact;
 use crate::repartition::dictionaries::take_out;
 use crate::repartition::types::{contains, is_dictionary};
 
-/// The columns of a record batch in their key form, and beside them the dictionaries' values, in the order of the
-/// schema. Without dictionaries that is the batch itself.
+/// The columns of a record batch in their key form, and beside them the dictionaries' values, in
+/// the order of the schema. Without dictionaries that is the batch itself.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) columns: Vec<ArrayRef>,
@@ -51,7 +51,8 @@ impl Batch {
         Ok(Self { columns, ..self })
     }
 
-    /// Shares the arrays of those dictionaries that `other` has too, so that they can be told by their address.
+    /// Shares the arrays of those dictionaries that `other` has too, so that they can be told by
+    /// their address.
     pub(super) fn share_dictionaries(&mut self, other: &Self) {
         for (own, others) in self.dictionaries.iter_mut().zip(&other.dictionaries) {
             if own.to_data().ptr_eq(&others.to_data()) {

@@ -60,7 +60,8 @@ impl Buffer {
         rows.chain(runs)
     }
 
-    /// Adds all rows of `batch` to `partition`, and gives the bytes charged for it: those of new allocations.
+    /// Adds all rows of `batch` to `partition`, and gives the bytes charged for it: those of new
+    /// allocations.
     pub(super) fn add_whole(&mut self, batch: RecordBatch, partition: usize) -> Result<usize> {
         let run = Run {
             batch: self.next_number(),
@@ -71,8 +72,8 @@ impl Buffer {
         Ok(self.push(Batch::try_new(batch)?))
     }
 
-    /// Adds the rows of `batch` to their `partitions`, and gives the bytes charged for it: those of new
-    /// allocations, and those by which the vectors of indices or runs grew.
+    /// Adds the rows of `batch` to their `partitions`, and gives the bytes charged for it: those of
+    /// new allocations, and those by which the vectors of indices or runs grew.
     pub(super) fn add_rows(&mut self, batch: RecordBatch, partitions: &[u32]) -> Result<usize> {
         let batch = Batch::try_new(batch)?;
         match self.layout {
@@ -108,8 +109,8 @@ impl Buffer {
         bytes
     }
 
-    /// Counts the rows of each partition, and gives the partitions that have any. Only these are to be visited:
-    /// with many partitions a small batch must stay cheap.
+    /// Counts the rows of each partition, and gives the partitions that have any. Only these are to
+    /// be visited: with many partitions a small batch must stay cheap.
     fn count(&mut self, partitions: &[u32]) -> Vec<u32> {
         let mut touched = vec![];
         for &partition in partitions {
@@ -136,7 +137,8 @@ impl Buffer {
         growth
     }
 
-    /// Appends the runs of the next batch once its rows are ordered by partition, and gives that order.
+    /// Appends the runs of the next batch once its rows are ordered by partition, and gives that
+    /// order.
     fn reorder(&mut self, partitions: &[u32]) -> (UInt32Array, usize) {
         let number = self.next_number();
         let mut growth = 0;

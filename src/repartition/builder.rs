@@ -32,22 +32,23 @@ impl RepartitionerBuilder {
         }
     }
 
-    /// The step in which the memory reservation grows, in bytes: [`DEFAULT_STEP`] unless set. 0 means exact
-    /// growth, one pool call for each batch.
+    /// The step in which the memory reservation grows, in bytes: [`DEFAULT_STEP`] unless set. 0
+    /// means exact growth, one pool call for each batch.
     pub fn with_reservation_step(mut self, step: usize) -> Self {
         self.step = step;
         self
     }
 
-    /// Spills as soon as more than this many bytes are buffered, whatever the pool would grant; a batch may
-    /// overshoot it by its own size. With `None`, the default, only the pool's denials make it spill.
+    /// Spills as soon as more than this many bytes are buffered, whatever the pool would grant; a
+    /// batch may overshoot it by its own size. With `None`, the default, only the pool's denials
+    /// make it spill.
     pub fn with_max_buffer_bytes(mut self, limit: Option<usize>) -> Self {
         self.max_buffer_bytes = limit;
         self
     }
 
-    /// The rows of an output batch, at most: 8,192 unless set. Larger input batches are taken in by slices of
-    /// this size.
+    /// The rows of an output batch, at most: 8,192 unless set. Larger input batches are taken in by
+    /// slices of this size.
     pub fn with_batch_size(mut self, rows: usize) -> Self {
         self.batch_size = rows;
         self
@@ -59,7 +60,8 @@ impl RepartitionerBuilder {
         self
     }
 
-    /// How rows are kept in memory. It decides what is charged for them, and how fast they are written.
+    /// How rows are kept in memory. It decides what is charged for them, and how fast they are
+    /// written.
     pub fn with_layout(mut self, layout: Layout) -> Self {
         self.layout = layout;
         self

@@ -10,9 +10,11 @@ use datafusion_common::Result;
 
 use crate::repartition::types::is_view;
 
-/// The same rows in an array that was gathered, so that it holds no others, but may hold too much of these.
+/// The same rows in an array that was gathered, so that it holds no others, but may hold too much
+/// of these.
 ///
-/// - Views drag every buffer along that one of their rows lies in, and Arrow IPC writes all of them: they get
+/// - Views drag every buffer along that one of their rows lies in, and Arrow IPC writes all of
+///   them: they get
 ///   buffers of exactly the bytes of their rows.
 /// - A null may cover content, which the kernels move like any other.
 pub(super) fn compact(array: ArrayRef) -> Result<ArrayRef> {

@@ -12,7 +12,8 @@ use crate::repartition::messages::Counted;
 
 const WRITE_BUFFER_BYTES: usize = 256 << 10;
 
-/// Where the index of the data file at `data_path` lies: beside it, with `.index` appended to its name.
+/// Where the index of the data file at `data_path` lies: beside it, with `.index` appended to its
+/// name.
 pub(super) fn index_path(data_path: &Path) -> PathBuf {
     let mut name = OsString::from(data_path);
     name.push(".index");
@@ -62,7 +63,8 @@ impl DataFile {
             .flat_map(|offset| offset.to_le_bytes())
             .collect();
         index.write_all(&bytes)?;
-        // Everything is written; only the names are missing. A data file without an index must not stay.
+        // Everything is written; only the names are missing. A data file without an index must not
+        // stay.
         data.persist(&self.path)
             .map_err(|error| naming(&self.path, error.error))?;
         if let Err(error) = index.persist(&index_path) {
@@ -83,7 +85,8 @@ fn temp_file_beside(path: &Path) -> Result<NamedTempFile> {
     };
     let mut builder = tempfile::Builder::new();
     builder.prefix(name).suffix(".tmp");
-    // A temporary file is private by default; this one is to be read by whoever may read its folder's files.
+    // A temporary file is private by default; this one is to be read by whoever may read its
+    // folder's files.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder.tempfile_in(directory).map_err(|error| {

@@ -16,8 +16,9 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 
 /// Decodes the batches of an IPC stream of known length.
 ///
-/// Arrow's decoders believe the lengths and offsets they read, and ask for absurd amounts of memory where these are
-/// wrong: here they are compared first with the bytes there are. What is left makes them panic, which is caught.
+/// Arrow's decoders believe the lengths and offsets they read, and ask for absurd amounts of memory
+/// where these are wrong: here they are compared first with the bytes there are. What is left makes
+/// them panic, which is caught.
 pub(super) struct BatchDecoder<R> {
     source: R,
     remaining: u64,
@@ -71,8 +72,8 @@ impl<R: Read> BatchDecoder<R> {
     /// The next batch, or `None` at the end of the stream.
     pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            // The decoder takes in a message without a body only with the bytes that follow it: with the next
-            // message, so that one may give a batch and still be there.
+            // The decoder takes in a message without a body only with the bytes that follow it:
+            // with the next message, so that one may give a batch and still be there.
             while !self.pending.is_empty() {
                 if let Some(batch) = guarded(|| self.decoder.decode(&mut self.pending))?? {
                     return Ok(Some(batch));
@@ -85,8 +86,8 @@ impl<R: Read> BatchDecoder<R> {
         }
     }
 
-    /// Reads the bytes of a message, and what can be seen when its metadata and its body are looked at: nothing at
-    /// the end of the stream.
+    /// Reads the bytes of a message, and what can be seen when its metadata and its body are looked
+    /// at: nothing at the end of the stream.
     fn read_message<T>(
         &mut self,
         look: impl FnOnce(Message<'_>, &[u8]) -> Result<T>,
@@ -146,7 +147,8 @@ fn guarded<T>(decode: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(decode)).or_else(|_| exec_err!("a message makes no sense"))
 }
 
-/// How many times its size a buffer may have before it is compressed: more than LZ4 and ZSTD can do.
+/// How many times its size a buffer may have before it is compressed: more than LZ4 and ZSTD can
+/// do.
 const MAX_RATIO: i64 = 1 << 17;
 
 /// Checks that what a message says of its body can be true.

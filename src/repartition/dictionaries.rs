@@ -1,8 +1,9 @@
 //! Takes dictionaries out of arrays and puts others in.
 //!
-//! Rows of several batches come with several dictionaries, and the kernels that bring them together either keep
-//! all of these or, once the key type is exhausted, fail or panic. So rows are moved with bare keys in the
-//! place of dictionary arrays (the key form of an array) and get the one dictionary of their partition at last.
+//! Rows of several batches come with several dictionaries, and the kernels that bring them together
+//! either keep all of these or, once the key type is exhausted, fail or panic. So rows are moved
+//! with bare keys in the place of dictionary arrays (the key form of an array) and get the one
+//! dictionary of their partition at last.
 
 use std::sync::Arc;
 
@@ -35,7 +36,8 @@ pub(super) fn take_out(array: &ArrayRef) -> Result<(ArrayRef, Vec<ArrayRef>)> {
     Ok((make_array(keys), values))
 }
 
-/// The array of `data_type` whose key form is `keys`, with these dictionary values in the order of the type.
+/// The array of `data_type` whose key form is `keys`, with these dictionary values in the order of
+/// the type.
 pub(super) fn put_in(
     keys: &ArrayRef,
     data_type: &DataType,
@@ -53,8 +55,8 @@ pub(super) fn put_in(
     Ok(make_array(array))
 }
 
-/// The key form `keys` of an array of `data_type` with other keys in the place of each dictionary: what `change`
-/// gives for the number of the dictionary in the order of the type, and its keys.
+/// The key form `keys` of an array of `data_type` with other keys in the place of each dictionary:
+/// what `change` gives for the number of the dictionary in the order of the type, and its keys.
 pub(super) fn change_keys(
     keys: &ArrayRef,
     data_type: &DataType,

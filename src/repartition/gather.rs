@@ -15,8 +15,8 @@ use crate::repartition::selection::Selection;
 use crate::repartition::types::{children, contains, is_dictionary, is_view};
 use crate::repartition::unifier::Unifier;
 
-/// Makes output batches that hold nothing but the rows selected. Their dictionaries are common to all rows that
-/// have been learned, so that each value used need be written but once.
+/// Makes output batches that hold nothing but the rows selected. Their dictionaries are common to
+/// all rows that have been learned, so that each value used need be written but once.
 #[derive(Debug)]
 pub(super) struct Gatherer {
     schema: SchemaRef,
@@ -67,20 +67,22 @@ impl Gatherer {
         self.unifiers.iter_mut().for_each(Unifier::reset);
     }
 
-    /// To be called before batches that were learned or gathered from are dropped and others follow.
+    /// To be called before batches that were learned or gathered from are dropped and others
+    /// follow.
     pub(super) fn forget_sources(&mut self) {
         self.unifiers.iter_mut().for_each(Unifier::forget_sources);
     }
 
-    /// Adds to the dictionaries what the selected rows use, which must be of one batch. Gives `false` where there
-    /// are not enough keys for that: then what has been learned must be gathered, and new dictionaries started.
+    /// Adds to the dictionaries what the selected rows use, which must be of one batch. Gives
+    /// `false` where there are not enough keys for that: then what has been learned must be
+    /// gathered, and new dictionaries started.
     pub(super) fn learn(&mut self, batches: &[Batch], selection: &Selection<'_>) -> Result<bool> {
         let taken = self.take_keys(batches, selection)?;
         self.learn_keys(batches, selection, &taken)
     }
 
-    /// The selected rows of `batches`: in one batch, or in several where a type can hold no more in one. What
-    /// dictionaries they use must have been learned.
+    /// The selected rows of `batches`: in one batch, or in several where a type can hold no more in
+    /// one. What dictionaries they use must have been learned.
     pub(super) fn gather(
         &mut self,
         batches: &[Batch],
@@ -99,7 +101,8 @@ impl Gatherer {
     }
 
     fn try_gather(&mut self, batches: &[Batch], selection: &Selection<'_>) -> Result<RecordBatch> {
-        // The keys in the dictionaries of the partition, by batch gathered from and column with dictionaries.
+        // The keys in the dictionaries of the partition, by batch gathered from and column with
+        // dictionaries.
         let mut pieces: Vec<Vec<ArrayRef>> = vec![];
         if self.has_dictionaries() {
             for part in selection.by_batch() {
@@ -144,7 +147,8 @@ impl Gatherer {
         columns.filter(|(_, column)| !column.dictionaries.is_empty())
     }
 
-    /// The key forms of the rows of `part`, which is of one batch, for each column with dictionaries.
+    /// The key forms of the rows of `part`, which is of one batch, for each column with
+    /// dictionaries.
     fn take_keys(&self, batches: &[Batch], part: &Selection<'_>) -> Result<Vec<ArrayRef>> {
         self.with_dictionaries()
             .map(|(i, column)| match part {

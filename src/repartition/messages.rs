@@ -14,8 +14,8 @@ use crate::repartition::types::{contains, is_dictionary};
 /// What ends an IPC stream: the continuation marker and a length of 0.
 pub(super) const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// Encodes record batches as the messages of an IPC stream without its schema message, so that the messages of
-/// one partition can be put together from several files.
+/// Encodes record batches as the messages of an IPC stream without its schema message, so that the
+/// messages of one partition can be put together from several files.
 pub(super) struct MessageEncoder {
     schema: SchemaRef,
     options: IpcWriteOptions,

@@ -10,12 +10,13 @@ pub struct RepartitionMetrics {
     pub input_batches: u64,
     /// Rows inserted.
     pub input_rows: u64,
-    /// Bytes charged for buffering: each allocation behind the batches once between two spills, and the growth
-    /// of the index vectors.
+    /// Bytes charged for buffering: each allocation behind the batches once between two spills, and
+    /// the growth of the index vectors.
     pub buffered_bytes: u64,
     /// Spills that succeeded, each into a file of its own.
     pub spill_count: u64,
-    /// Bytes that were in memory when they were spilled, those the pool had not granted included, slack not.
+    /// Bytes that were in memory when they were spilled, those the pool had not granted included,
+    /// slack not.
     pub spilled_bytes: u64,
     /// Bytes written to spill files.
     pub spilled_disk_bytes: u64,

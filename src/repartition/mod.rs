@@ -1,4 +1,5 @@
-//! A shuffle writer on a [`SteppedReservation`](crate::SteppedReservation), and the reader of what it writes.
+//! A shuffle writer on a [`SteppedReservation`](crate::SteppedReservation), and the reader of what
+//! it writes.
 
 mod allocations;
 mod batch;

@@ -43,8 +43,8 @@ impl fmt::Display for PartitionKey {
     }
 }
 
-/// Which output partition a row goes to. Every way is the one DataFusion's `RepartitionExec` has, row by row, so
-/// that what is partitioned here can be joined with what is partitioned there.
+/// Which output partition a row goes to. Every way is the one DataFusion's `RepartitionExec` has,
+/// row by row, so that what is partitioned here can be joined with what is partitioned there.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum PartitionBy {
@@ -55,21 +55,21 @@ pub enum PartitionBy {
         /// The number of output partitions.
         partitions: usize,
     },
-    /// Whole input batches in turn. Input `i` of `inputs` starts at partition `i * partitions / inputs`, so that
-    /// the first batches of several inputs do not all go to the same one.
+    /// Whole input batches in turn. Input `i` of `inputs` starts at partition `i * partitions /
+    /// inputs`, so that the first batches of several inputs do not all go to the same one.
     RoundRobin {
         /// The number of output partitions.
         partitions: usize,
         /// The number of inputs, this one included.
         inputs: usize,
     },
-    /// By where the keys lie among sorted split points: `n` of them make `n + 1` partitions, and keys equal to
-    /// split point `i` go to partition `i + 1`.
+    /// By where the keys lie among sorted split points: `n` of them make `n + 1` partitions, and
+    /// keys equal to split point `i` go to partition `i + 1`.
     Range {
         /// The keys, the most significant first, each with its order.
         keys: Vec<(PartitionKey, SortOptions)>,
-        /// The bounds between the partitions, strictly increasing in the order of the keys; each has one value a
-        /// key, of the key's type.
+        /// The bounds between the partitions, strictly increasing in the order of the keys; each
+        /// has one value a key, of the key's type.
         split_points: Vec<SplitPoint>,
     },
     /// Everything to one partition, with neither hashing nor index vectors.

@@ -16,8 +16,9 @@ use datafusion_physical_expr_common::physical_expr::PhysicalExpr;
 
 use crate::repartition::partition_by::{PartitionBy, PartitionKey};
 
-/// The state `RepartitionExec` hashes with: its `REPARTITION_RANDOM_STATE` is of datafusion-physical-plan, which
-/// is not depended upon for one constant. A workspace member's test compares the partitions.
+/// The state `RepartitionExec` hashes with: its `REPARTITION_RANDOM_STATE` is of
+/// datafusion-physical-plan, which is not depended upon for one constant. A workspace member's test
+/// compares the partitions.
 const HASH_STATE: RandomState = RandomState::with_seed(0);
 
 /// Deals out batches as a [`PartitionBy`] says.
@@ -119,8 +120,8 @@ impl Partitioner {
         self.partitions
     }
 
-    /// The partition that all of the user's next batch goes to, where that can be said without looking at rows.
-    /// To be asked once a batch: round robin counts them.
+    /// The partition that all of the user's next batch goes to, where that can be said without
+    /// looking at rows. To be asked once a batch: round robin counts them.
     pub(super) fn next_whole(&mut self) -> Option<usize> {
         match &mut self.rule {
             Rule::Single => Some(0),

@@ -29,7 +29,8 @@ impl Part<'_> {
     }
 }
 
-/// The rows of a partition in input order: what was spilled, decoded as it is asked for, and what is buffered.
+/// The rows of a partition in input order: what was spilled, decoded as it is asked for, and what
+/// is buffered.
 pub(super) struct Parts<'a, 's> {
     partition: usize,
     spills: slice::IterMut<'a, SpillReader<'s>>,
@@ -71,7 +72,8 @@ impl<'a, 's> Parts<'a, 's> {
         Ok(self.queue.pop_front().map(buffered))
     }
 
-    /// The next rows, as many as make an output batch, but at most `max_rows`. Batches that were spilled are not cut.
+    /// The next rows, as many as make an output batch, but at most `max_rows`. Batches that were
+    /// spilled are not cut.
     pub(super) fn next(&mut self, max_rows: usize) -> Result<Option<Part<'a>>> {
         if let Some(part) = self.next_spilled()? {
             if part.selection.len() > max_rows {

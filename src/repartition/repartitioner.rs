@@ -24,13 +24,15 @@ use crate::repartition::writer::{PartitionWriter, Spilled};
 use crate::stepped_reservation::SteppedReservation;
 
 impl RepartitionerBuilder {
-    /// Makes the repartitioner of input `partition`. It reserves memory from the pool of `runtime`, as a spillable
-    /// consumer named `ShuffleRepartitioner[<partition>]`, and spills through its disk manager.
+    /// Makes the repartitioner of input `partition`. It reserves memory from the pool of `runtime`,
+    /// as a spillable consumer named `ShuffleRepartitioner[<partition>]`, and spills through its
+    /// disk manager.
     ///
     /// # Errors
     ///
-    /// Where a key is not in the schema, there are no output partitions, split points are not sorted or not of
-    /// their keys' types, the batch size is 0, or Arrow IPC cannot hold the schema.
+    /// Where a key is not in the schema, there are no output partitions, split points are not
+    /// sorted or not of their keys' types, the batch size is 0, or Arrow IPC cannot hold the
+    /// schema.
     pub fn build(self, partition: usize, runtime: &Arc<RuntimeEnv>) -> Result<Repartitioner> {
         if self.batch_size == 0 {
             return config_err!("the batch size of a shuffle must be at least 1 row, not 0");
@@ -62,16 +64,18 @@ impl RepartitionerBuilder {
     }
 }
 
-/// A shuffle writer: takes record batches, deals their rows out to output partitions and writes each partition's
-/// rows, in the order they came, to one data file with an index. What does not fit into memory is spilled.
+/// A shuffle writer: takes record batches, deals their rows out to output partitions and writes
+/// each partition's rows, in the order they came, to one data file with an index. What does not fit
+/// into memory is spilled.
 ///
-/// It charges the memory pool for what the rows it buffers keep alive: every distinct allocation once, however many
-/// arrays or batches share it, and what it needs to find a partition's rows again; [`Layout`](crate::Layout) has
-/// the details. It spills when the pool denies that, or beyond
+/// It charges the memory pool for what the rows it buffers keep alive: every distinct allocation
+/// once, however many arrays or batches share it, and what it needs to find a partition's rows
+/// again; [`Layout`](crate::Layout) has the details. It spills when the pool denies that, or beyond
 /// [`with_max_buffer_bytes`](RepartitionerBuilder::with_max_buffer_bytes).
 ///
-/// After an error it has given everything back, files and memory, and only another error can be had from it. (A
-/// batch of the wrong schema is refused without that.) Dropped before it is finished, it leaves nothing behind.
+/// After an error it has given everything back, files and memory, and only another error can be had
+/// from it. (A batch of the wrong schema is refused without that.) Dropped before it is finished,
+/// it leaves nothing behind.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -134,8 +138,8 @@ impl Repartitioner {
     ///
     /// # Errors
     ///
-    /// Where the batch is not of the schema, a key cannot be evaluated, a spill fails, or the pool fails other than
-    /// by a denial. A denial is an error only where the disk manager is disabled.
+    /// Where the batch is not of the schema, a key cannot be evaluated, a spill fails, or the pool
+    /// fails other than by a denial. A denial is an error only where the disk manager is disabled.
     pub fn insert_batch(&mut self, batch: RecordBatch) -> Result<()> {
         self.check_usable()?;
         check_batch(&batch, &self.schema)?;
@@ -156,8 +160,9 @@ impl Repartitioner {
         &self.metrics
     }
 
-    /// Writes the data file to `data_path` and the index beside it, with `.index` appended to the name. Both
-    /// appear complete or not at all, and replace files of these names. They are not synced to the disk.
+    /// Writes the data file to `data_path` and the index beside it, with `.index` appended to the
+    /// name. Both appear complete or not at all, and replace files of these names. They are not
+    /// synced to the disk.
     ///
     /// # Errors
     ///
@@ -221,7 +226,8 @@ impl Repartitioner {
         self.update_metrics();
         match charged {
             Err(denied) if is_resources_exhausted(&denied) => {
-                // The disk manager would tell of its own state; the cause is that there is no memory.
+                // The disk manager would tell of its own state; the cause is that there is no
+                // memory.
                 if !self.runtime.disk_manager.tmp_files_enabled() {
                     return Err(denied);
                 }

@@ -76,8 +76,8 @@ impl<'a> Selection<'a> {
 
     /// The batches selected from, and the selected rows as pairs of a place among these and a row.
     ///
-    /// Only those batches, because `interleave` looks at every array it is given: all buffered ones for each
-    /// partition would be partitions times batches.
+    /// Only those batches, because `interleave` looks at every array it is given: all buffered ones
+    /// for each partition would be partitions times batches.
     pub(super) fn pairs(&self) -> (Vec<u32>, Vec<(usize, usize)>) {
         let mut batches: Vec<u32> = vec![];
         let mut place = |batch| {

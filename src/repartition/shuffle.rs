@@ -13,9 +13,9 @@ use crate::repartition::data_file::{index_path, read_index};
 use crate::repartition::decoder::BatchDecoder;
 use crate::repartition::metrics::RepartitionMetrics;
 
-/// A shuffle on disk: a data file, which holds one Arrow IPC stream for each partition that is not empty, and
-/// its index, the offsets at which the partitions start and, last, the length of the data file, each a
-/// little-endian `u64`.
+/// A shuffle on disk: a data file, which holds one Arrow IPC stream for each partition that is not
+/// empty, and its index, the offsets at which the partitions start and, last, the length of the
+/// data file, each a little-endian `u64`.
 ///
 /// ```no_run
 /// # fn consume(batch: arrow::array::RecordBatch) {}
@@ -40,8 +40,8 @@ pub struct Shuffle {
 }
 
 impl Shuffle {
-    /// Opens the shuffle whose data file is at `data_path`. The schema has to be given, for the files tell none
-    /// where all partitions are empty.
+    /// Opens the shuffle whose data file is at `data_path`. The schema has to be given, for the
+    /// files tell none where all partitions are empty.
     ///
     /// # Errors
     ///
@@ -104,11 +104,13 @@ impl Shuffle {
         &self.metrics
     }
 
-    /// The batches of `partition`, read as they are asked for. Several partitions can be read at the same time.
+    /// The batches of `partition`, read as they are asked for. Several partitions can be read at
+    /// the same time.
     ///
     /// # Errors
     ///
-    /// Where there is no such partition, or the data file cannot be read, or does not hold batches of the schema.
+    /// Where there is no such partition, or the data file cannot be read, or does not hold batches
+    /// of the schema.
     pub fn partition(&self, partition: usize) -> Result<PartitionReader> {
         if partition >= self.partitions() {
             return exec_err!(
@@ -184,7 +186,8 @@ impl Iterator for PartitionReader {
     }
 }
 
-/// The batch with all that the schema given says of its fields: the file need not say the same of their metadata.
+/// The batch with all that the schema given says of its fields: the file need not say the same of
+/// their metadata.
 fn with_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new()
         .with_match_field_names(false)

@@ -126,7 +126,8 @@ impl Spill {
     }
 }
 
-/// How many spill files are kept open while they are read. There may be more of them than a process may open.
+/// How many spill files are kept open while they are read. There may be more of them than a process
+/// may open.
 const MAX_OPEN_FILES: usize = 32;
 
 /// What the buffers of all spill files together hold while they are read.
@@ -161,7 +162,8 @@ impl<'a> SpillReader<'a> {
         self.spill.ranges[partition].len > 0
     }
 
-    /// The messages of a partition and their length, if there are any. They must be read to their end.
+    /// The messages of a partition and their length, if there are any. They must be read to their
+    /// end.
     pub(super) fn read(&mut self, partition: usize) -> Result<Option<(impl Read, u64)>> {
         let Range { start, len } = self.spill.ranges[partition];
         if len == 0 {

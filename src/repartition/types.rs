@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, UnionFields};
 
-/// Whether `found` holds for the type or for any inside it. The value types of dictionaries are not looked into.
+/// Whether `found` holds for the type or for any inside it. The value types of dictionaries are not
+/// looked into.
 pub(super) fn contains(data_type: &DataType, found: &impl Fn(&DataType) -> bool) -> bool {
     found(data_type) || children(data_type).any(|child| contains(child.data_type(), found))
 }

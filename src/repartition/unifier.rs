@@ -14,8 +14,8 @@ use datafusion_common::{HashMap, Result, internal_datafusion_err, internal_err};
 use crate::repartition::compact::compact;
 use crate::repartition::types::{contains, is_dictionary};
 
-/// Brings the keys of arrays with several dictionaries to one common dictionary, which holds each value that is
-/// used, once.
+/// Brings the keys of arrays with several dictionaries to one common dictionary, which holds each
+/// value that is used, once.
 #[derive(Debug)]
 pub(super) struct Unifier {
     value_type: DataType,
@@ -30,14 +30,14 @@ enum Known {
         converter: RowConverter,
         /// The place of each value, by its row encoding.
         places: HashMap<Box<[u8]>, usize>,
-        /// The place of each value of each dictionary that has been met, by the dictionary's address. Who calls
-        /// keeps the dictionaries alive.
+        /// The place of each value of each dictionary that has been met, by the dictionary's
+        /// address. Who calls keeps the dictionaries alive.
         sources: HashMap<usize, HashMap<usize, usize>>,
         /// The values, in the order of their places: those of the last answer and those since.
         values: Vec<ArrayRef>,
     },
-    /// Values that hold dictionaries of their own: they can be merged as little as any dictionary, so that one
-    /// source after the other is used as it is.
+    /// Values that hold dictionaries of their own: they can be merged as little as any dictionary,
+    /// so that one source after the other is used as it is.
     AsIs { source: Option<ArrayRef> },
 }
 
@@ -62,9 +62,9 @@ impl Unifier {
         })
     }
 
-    /// Makes sure that the values of `source` which `keys` use have a place. Gives `false`, and no place to any,
-    /// where there are more of them than keys. After a [`reset`](Self::reset) the values that the keys of one array
-    /// use always fit.
+    /// Makes sure that the values of `source` which `keys` use have a place. Gives `false`, and no
+    /// place to any, where there are more of them than keys. After a [`reset`](Self::reset) the
+    /// values that the keys of one array use always fit.
     pub(super) fn learn(&mut self, source: &ArrayRef, keys: &dyn Array) -> Result<bool> {
         let (converter, places, sources, values) = match &mut self.known {
             Known::AsIs { source: current } => {
@@ -110,7 +110,8 @@ impl Unifier {
         Ok(true)
     }
 
-    /// The keys of the common dictionary for `keys` of `source`, whose values must have been learned.
+    /// The keys of the common dictionary for `keys` of `source`, whose values must have been
+    /// learned.
     pub(super) fn translate(&self, source: &ArrayRef, keys: &ArrayRef) -> Result<ArrayRef> {
         match &self.known {
             Known::AsIs { .. } => Ok(Arc::clone(keys)),

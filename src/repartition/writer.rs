@@ -72,8 +72,8 @@ impl PartitionWriter {
         Ok(())
     }
 
-    /// Writes a partition as an IPC stream: what was spilled and then what is buffered. Nothing is written for an
-    /// empty one.
+    /// Writes a partition as an IPC stream: what was spilled and then what is buffered. Nothing is
+    /// written for an empty one.
     pub(super) fn write_stream(
         &mut self,
         partition: usize,
@@ -101,9 +101,10 @@ impl PartitionWriter {
         self.timed(|_| Ok(out.write_all(&END_OF_STREAM)?))
     }
 
-    /// Writes the messages of a partition such that each value that a dictionary is used for is written once, or
-    /// as seldom as the number of keys allows. For that all rows are looked at before they are written, and
-    /// those of spills, which have dictionaries of their own, are decoded and encoded again.
+    /// Writes the messages of a partition such that each value that a dictionary is used for is
+    /// written once, or as seldom as the number of keys allows. For that all rows are looked at
+    /// before they are written, and those of spills, which have dictionaries of their own, are
+    /// decoded and encoded again.
     fn write_with_dictionaries(
         &mut self,
         partition: usize,

@@ -207,8 +207,8 @@ fn a_spill_file_that_fails_at_any_call_is_an_error_that_leaves_nothing() -> Resu
 
 #[test]
 fn the_writer_failing_on_the_second_partition_of_a_spill_frees_everything() -> Result<()> {
-    // Two partitions of more than a write buffer each. File and writer are the first two calls; the partitions
-    // come in writes of at most 5,000 bytes.
+    // Two partitions of more than a write buffer each. File and writer are the first two calls; the
+    // partitions come in writes of at most 5,000 bytes.
     let files = FailingFiles::new(2 + 60);
     let pool = RecordingPool::unbounded();
     let mut writer =

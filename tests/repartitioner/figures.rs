@@ -34,7 +34,8 @@ fn one_task_of_the_shuffle_asks_256_times_without_a_step() -> Result<()> {
         acquired.iter().filter(|bytes| **bytes == 32 * KIB).count(),
         247
     );
-    // The index vector starts with room for one batch, 8 bytes a row, and doubles before batches 2, 3, 5, 9...
+    // The index vector starts with room for one batch, 8 bytes a row, and doubles before batches 2,
+    // 3, 5, 9...
     let doubled: Vec<_> = acquired
         .iter()
         .filter(|bytes| **bytes != 32 * KIB)

@@ -14,7 +14,8 @@ use crate::support::{Output, keys, read, runtime_of};
 const BATCHES: i32 = 40;
 const ROWS: i32 = 100;
 
-/// Batch `i` holds the numbers from `100 * i` on, in one partition: 400 bytes, and 8 bytes of index a row.
+/// Batch `i` holds the numbers from `100 * i` on, in one partition: 400 bytes, and 8 bytes of index
+/// a row.
 fn run(
     pool: &Arc<RecordingPool>,
     configure: impl FnOnce(RepartitionerBuilder) -> RepartitionerBuilder,
@@ -57,8 +58,8 @@ fn a_limit_triggers_spills_without_memory_pressure() -> Result<()> {
         let expected = (batch + 1) as u64 / 6;
         assert_eq!(spills(writer.metrics()), (expected, expected * 2400));
     }
-    // Each spill freed the reservation at once, and keeps 16 bytes for its one partition to the end. The step is
-    // an eighth of the limit, less than a batch.
+    // Each spill freed the reservation at once, and keeps 16 bytes for its one partition to the
+    // end. The step is an eighth of the limit, less than a batch.
     writer.finish(output.path())?;
     assert_eq!(
         pool.released(),

@@ -1,4 +1,5 @@
-//! Whatever comes in goes out once, in its partition and in order; and the pool is asked for what it should be.
+//! Whatever comes in goes out once, in its partition and in order; and the pool is asked for what
+//! it should be.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -44,8 +44,8 @@ fn buffer_bytes(shuffle: &Shuffle, partition: usize) -> Result<usize> {
     Ok(bytes)
 }
 
-/// What the rows of an array take at least, with a validity bitmap where there are nulls. Of dictionaries it
-/// is the keys.
+/// What the rows of an array take at least, with a validity bitmap where there are nulls. Of
+/// dictionaries it is the keys.
 fn logical_bytes(array: &dyn Array) -> usize {
     let rows = array.len();
     let validity = if array.null_count() > 0 {
@@ -159,7 +159,8 @@ fn used_values_bytes(batches: &[RecordBatch], column: usize) -> usize {
     }
 }
 
-/// Writes the batches by hash of the first column, and compares what is in the file with what need be.
+/// Writes the batches by hash of the first column, and compares what is in the file with what need
+/// be.
 fn check(
     schema: &SchemaRef,
     batches: &[RecordBatch],
@@ -231,7 +232,8 @@ fn views_own_the_bytes_of_their_rows() -> Result<()> {
 
 #[test]
 fn dictionaries_hold_the_values_in_use_once_a_partition() -> Result<()> {
-    // Long values, of which each batch uses a few, from a dictionary of its own that has others too.
+    // Long values, of which each batch uses a few, from a dictionary of its own that has others
+    // too.
     let batches: Vec<_> = (0..10)
         .map(|i| {
             let values =

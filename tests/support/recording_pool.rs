@@ -38,8 +38,8 @@ impl RecordingPool {
         Self::new(UnboundedMemoryPool::default())
     }
 
-    /// `answer` is given the number of the call that acquires, from 0, and its bytes. Where it gives an error,
-    /// a `try_grow` ends in that; a `grow` cannot.
+    /// `answer` is given the number of the call that acquires, from 0, and its bytes. Where it
+    /// gives an error, a `try_grow` ends in that; a `grow` cannot.
     pub(crate) fn with_answer(
         inner: impl MemoryPool + 'static,
         answer: impl FnMut(usize, usize) -> Option<DataFusionError> + Send + 'static,
